@@ -1,0 +1,70 @@
+/* client_impl.h - what the files of a rank's end share.
+ *
+ *   client.c         the handle: sending, leaving, closing
+ *   client_join.c    connecting, the handshake, waiting for the others
+ *   client_gather.c  exchanges
+ *   client_loop.c    the control thread
+ *
+ * The control thread alone reads the socket. Everybody may write to it, under `lock`; what the socket
+ * does not take at once is left to the control thread. Callbacks run on the control thread without the
+ * lock. */
+#ifndef SFAB_FABRIC_BOOT_CLIENT_IMPL_H
+#define SFAB_FABRIC_BOOT_CLIENT_IMPL_H
+
+#include "fabric/boot/boot.h"
+#include "fabric/boot/stream.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#define SFAB_BACKLOG_BYTES   (256u << 10) /* queued here: other threads than the control thread wait */
+#define SFAB_BACKLOG_MAX     (64u << 20)  /* the control thread, which must not, is refused */
+#define SFAB_VERDICT_WAIT_NS 2000000000ull /* for the server to say who was missing */
+
+/* The exchange under way; one at a time, as its caller is one thread. */
+struct sfab_pending_gather {
+    bool active, done;
+    uint64_t tag;
+    uint32_t count;
+    struct sfab_verdict verdict; /* code 0: table is set */
+    struct sfab_boot_blob *table;
+};
+
+struct sfab_boot {
+    uint32_t rank, size;
+    char where[300]; /* "host:port" of the rendezvous */
+    char name[96];   /* "rank 3 hostA", for the log */
+    struct sfab_boot_events events;
+    struct sfab_stream stream; /* in: the control thread's; out: under lock */
+    int wake_fd;
+    pthread_t thread;
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* CLOCK_MONOTONIC */
+    bool stop, lost, left;
+    char lost_text[512];
+    uint8_t *gone; /* by rank: 1 + enum sfab_boot_gone */
+    uint32_t gone_count;
+    struct sfab_pending_gather gather;
+};
+
+/* client.c */
+/* Waits for `changed`, at most until deadline_ns: 0 or -ETIMEDOUT. lock is held. */
+int sfab_boot_wait(struct sfab_boot *boot, uint64_t deadline_ns);
+/* Queues and writes what the socket takes; wakes the control thread for the rest. lock is held. */
+int sfab_boot_put(struct sfab_boot *boot, uint16_t type, const void *data, size_t len);
+void sfab_boot_wake(struct sfab_boot *boot);
+
+/* client_join.c */
+/* Fills boot->stream with a joined connection. */
+int sfab_boot_enter(struct sfab_boot *boot, const struct sfab_boot_config *config,
+                    struct sfab_err *err);
+
+/* client_gather.c */
+/* Handles GATHERED and GATHER_FAILED; 0, or -EPROTO / -ENOMEM, which end the connection. */
+int sfab_boot_gather_frame(struct sfab_boot *boot, const struct sfab_frame *frame);
+
+/* client_loop.c */
+void *sfab_boot_loop(void *arg);
+
+#endif

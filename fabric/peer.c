@@ -1,0 +1,106 @@
+/* peer.c - endpoints to peers and their sync memory, made on first use. */
+#include "fabric/ctx.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* The card's entry of a rank for one of our transports; NULL: it has not opened that. */
+static const uint8_t *address_of(const struct sfab_ctx *ctx, uint32_t rank, uint32_t tp,
+                                 size_t *len, const uint8_t **key, size_t *key_len)
+{
+    const struct sfab_reach *reach = &ctx->reaches[rank];
+
+    for (uint32_t i = 0; i < reach->transports; i++)
+        if (strcmp(reach->transport[i].name, ctx->tps[tp]->ops->name) == 0) {
+            *len = reach->transport[i].address_bytes;
+            *key = reach->transport[i].arena_key;
+            *key_len = reach->transport[i].arena_key_bytes;
+            return reach->transport[i].address;
+        }
+    return NULL;
+}
+
+static struct sfab_ep *make_ep(struct sfab_ctx *ctx, uint32_t tp, uint32_t rank,
+                               struct sfab_err *err)
+{
+    size_t len = 0, key_len;
+    const uint8_t *key, *address = address_of(ctx, rank, tp, &len, &key, &key_len);
+    struct sfab_ep *ep = NULL;
+    char name[96];
+    int rc = address == NULL ? -EHOSTUNREACH
+                             : ctx->tps[tp]->ops->ep_create(ctx->tps[tp], rank, address, len, &ep);
+
+    if (rc != 0)
+        sfab_fail(err, rc, "rank %u (%s): cannot make a %s endpoint to %s: %s", ctx->rank, ctx->host,
+                  ctx->tps[tp]->ops->name, sfab_ctx_peer_name(ctx, rank, name, sizeof name),
+                  sfab_errno_text(-rc));
+    else
+        ep->ops = ctx->tps[tp]->ops, ep->tp = ctx->tps[tp], ep->peer = rank;
+    return ep;
+}
+
+struct sfab_ep *sfab_ep_get(struct sfab_ctx *ctx, uint32_t tp, uint32_t rank, struct sfab_err *err)
+{
+    /* EP */
+    struct sfab_ep *ep = atomic_load_explicit(&ctx->eps[tp][rank], memory_order_acquire);
+
+    if (ep != NULL)
+        return ep;
+    pthread_mutex_lock(&ctx->lock);
+    ep = atomic_load_explicit(&ctx->eps[tp][rank], memory_order_relaxed);
+    if (ep == NULL)
+        ep = make_ep(ctx, tp, rank, err);
+    if (ep != NULL)
+        atomic_store_explicit(&ctx->eps[tp][rank], ep, memory_order_release);
+    pthread_mutex_unlock(&ctx->lock);
+    return ep;
+}
+
+struct sfab_ep *sfab_peer_ep(struct sfab_ctx *ctx, uint32_t rank)
+{
+    struct sfab_peer *peer = &ctx->peers[rank];
+
+    if (peer->ep == NULL)
+        peer->ep = sfab_ep_get(ctx, peer->tp, rank, &ctx->err);
+    return peer->ep;
+}
+
+struct sfab_ep *sfab_peer_atomic_ep(struct sfab_ctx *ctx, uint32_t rank)
+{
+    struct sfab_peer *peer = &ctx->peers[rank];
+
+    if (peer->atomic_ep == NULL)
+        peer->atomic_ep = sfab_ep_get(ctx, peer->atomic_tp, rank, &ctx->err);
+    return peer->atomic_ep;
+}
+
+int sfab_peer_failed(struct sfab_ctx *ctx, struct sfab_ep *ep, int code)
+{
+    char name[96];
+
+    return sfab_ctx_fail(ctx, code, "rank %u (%s): the %s connection to %s failed: %s", ctx->rank,
+                         ctx->host, ep->ops->name,
+                         sfab_ctx_peer_name(ctx, ep->peer, name, sizeof name),
+                         ep->err.text[0] != '\0' ? ep->err.text : sfab_errno_text(-code));
+}
+
+int sfab_peer_open(struct sfab_ctx *ctx, uint32_t rank)
+{
+    struct sfab_peer *peer = &ctx->peers[rank];
+    size_t len = 0, key_len = 0;
+    const uint8_t *key = NULL;
+    struct sfab_ep *ep = sfab_peer_ep(ctx, rank);
+
+    if (ep == NULL)
+        return ctx->err.code;
+    int rc = ep->ops->connect(ep);
+    if (rc == -EAGAIN)
+        return rc;
+    if (rc != 0)
+        return sfab_peer_failed(ctx, ep, rc);
+    if (peer->arena.base != 0)
+        return 0;
+    address_of(ctx, rank, peer->tp, &len, &key, &key_len);
+    rc = ep->ops->unpack_key(ep, key, key_len, &peer->arena, &ctx->err);
+    return rc;
+}
