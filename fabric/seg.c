@@ -3,11 +3,65 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* The segments of this process, so that a key for one of them is checked against what there is. */
+struct living {
+    uint64_t inode;
+    void *addr;
+    size_t len_bytes;
+    struct living *next;
+};
+static struct living *living;
+static pthread_mutex_t living_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static bool remember(const struct sfab_seg *seg)
+{
+    struct living *entry = malloc(sizeof *entry);
+
+    if (entry == NULL)
+        return false;
+    *entry = (struct living){.inode = seg->inode, .addr = seg->addr, .len_bytes = seg->len_bytes};
+    pthread_mutex_lock(&living_lock);
+    entry->next = living;
+    living = entry;
+    pthread_mutex_unlock(&living_lock);
+    return true;
+}
+
+static void forget(uint64_t inode)
+{
+    struct living *found = NULL;
+
+    pthread_mutex_lock(&living_lock);
+    for (struct living **at = &living; *at != NULL && found == NULL;)
+        if ((*at)->inode == inode) {
+            found = *at;
+            *at = found->next;
+        } else {
+            at = &(*at)->next;
+        }
+    pthread_mutex_unlock(&living_lock);
+    free(found);
+}
+
+void *sfab_seg_find(uint64_t inode, size_t len_bytes)
+{
+    void *addr = NULL;
+
+    pthread_mutex_lock(&living_lock);
+    for (struct living *at = living; at != NULL && addr == NULL; at = at->next)
+        if (at->inode == inode && at->len_bytes == len_bytes)
+            addr = at->addr;
+    pthread_mutex_unlock(&living_lock);
+    return addr;
+}
 
 static int create_failed(struct sfab_err *err, const char *what, size_t len_bytes, int fd)
 {
@@ -42,6 +96,10 @@ int sfab_seg_create(size_t len_bytes, struct sfab_seg *out, struct sfab_err *err
                              .len_bytes = len_bytes,
                              .fd = fd,
                              .inode = (uint64_t)stat.st_ino};
+    if (!remember(out)) {
+        sfab_seg_destroy(out);
+        return sfab_fail(err, -ENOMEM, "out of memory");
+    }
     return 0;
 }
 
@@ -54,13 +112,14 @@ void sfab_seg_foreign(void *addr, size_t len_bytes, struct sfab_seg *out)
 void sfab_seg_destroy(struct sfab_seg *seg)
 {
     if (seg->kind == SFAB_SEG_SHARED && seg->addr != NULL) {
+        forget(seg->inode);
         munmap(seg->addr, seg->len_bytes);
         close(seg->fd);
     }
     *seg = (struct sfab_seg){.fd = -1};
 }
 
-bool sfab_seg_is(int fd, uint64_t inode, size_t len_bytes)
+static bool is_the_one(int fd, uint64_t inode, size_t len_bytes)
 {
     struct stat stat;
 
@@ -85,7 +144,7 @@ int sfab_seg_map(uint32_t pid, int fd, uint64_t inode, size_t len_bytes, void **
                                         : "ranks of a node must run as one user and see each other in "
                                           "/proc; else give them different SFAB_NODE values");
     }
-    if (!sfab_seg_is(mine, inode, len_bytes)) {
+    if (!is_the_one(mine, inode, len_bytes)) {
         close(mine);
         return sfab_fail(err, SFAB_ERR_STALE,
                          "%s is not the shared memory that the key names: it was freed since", path);

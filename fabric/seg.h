@@ -19,8 +19,9 @@ void sfab_seg_destroy(struct sfab_seg *seg);
  * not the one that was meant. */
 int sfab_seg_map(uint32_t pid, int fd, uint64_t inode, size_t len_bytes, void **addr,
                  struct sfab_err *err);
-/* Whether descriptor fd of this process is that segment. */
-bool sfab_seg_is(int fd, uint64_t inode, size_t len_bytes);
+/* Where a segment of this very process lies (ranks may be threads of one process); NULL: no such
+ * segment, or it was freed. Any thread. */
+void *sfab_seg_find(uint64_t inode, size_t len_bytes);
 void sfab_seg_unmap(void *addr, size_t len_bytes);
 
 #endif

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 unsigned sfab_vb_mtu_bytes(enum ibv_mtu mtu)
 {
@@ -135,6 +136,20 @@ static void visit_port(struct ibv_context *ctx, const struct sfab_config *config
     visit(ctx, port.device, number, &port, &refusal, arg);
 }
 
+/* libibverbs answers ENOENT also where the device file is there but not for us. */
+static void explain_unopened(const struct ibv_device *device, int errnum, struct sfab_err *refusal)
+{
+    char path[IBV_SYSFS_NAME_MAX + 32];
+
+    snprintf(path, sizeof path, "/dev/infiniband/%s", device->dev_name);
+    if (access(path, R_OK | W_OK) != 0 && errno == EACCES)
+        sfab_fail(refusal, -ENODEV, "%s cannot be opened: this user may not read and write %s",
+                  device->name, path);
+    else
+        sfab_fail(refusal, -ENODEV, "%s cannot be opened: %s (looked for %s)", device->name,
+                  sfab_errno_text(errnum), path);
+}
+
 static void visit_device(struct ibv_device *device, const struct sfab_config *config,
                          sfab_vb_port_visit visit, void *arg)
 {
@@ -145,8 +160,7 @@ static void visit_device(struct ibv_device *device, const struct sfab_config *co
     int rc;
 
     if (ctx == NULL) {
-        sfab_fail(&refusal, -ENODEV, "%s cannot be opened: %s%s", name, sfab_errno_text(errno),
-                  errno == EACCES ? "; this user needs access to /dev/infiniband/uverbs*" : "");
+        explain_unopened(device, errno, &refusal);
         visit(NULL, name, 0, NULL, &refusal, arg);
         return;
     }

@@ -103,9 +103,8 @@ static void settle(struct sfab_vb_tp *tp)
     tp->staged = tp->inline_bytes < SFAB_VB_STAGE_BYTES;
     tp->signal_every =
         tp->sq_depth / 4 < SFAB_VB_SIGNAL_EVERY ? tp->sq_depth / 4 : SFAB_VB_SIGNAL_EVERY;
-    /* One message is at most 2 GiB; whole pages, so that pieces stay aligned. */
-    tp->max_msg_bytes =
-        port->max_msg_bytes > 4096 ? port->max_msg_bytes & ~UINT32_C(4095) : port->max_msg_bytes;
+    /* Whole pages, so that pieces stay aligned; no device says less than one. */
+    tp->max_msg_bytes = port->max_msg_bytes > 4096 ? port->max_msg_bytes & ~UINT32_C(4095) : 4096;
     tp->polls_to_look = SFAB_VB_POLLS_TO_LOOK;
     tp->base.caps.flags = SFAB_CAP_WAW_ORDERED | SFAB_CAP_BUSY_READABLE;
     if (port->attr.atomic_cap == IBV_ATOMIC_GLOB)
@@ -120,6 +119,15 @@ static void settle(struct sfab_vb_tp *tp)
              sfab_vb_gid_text(&port->gid, gid, sizeof gid), sfab_vb_gid_type_text(port->gid_type),
              sfab_vb_mtu_bytes(port->mtu), tp->sq_depth, tp->inline_bytes,
              tp->cm != NULL ? "rdma_cm" : "bootstrap", port->software ? ", software device" : "");
+}
+
+static void warn_of_endless_retries(const struct sfab_vb_tp *tp)
+{
+    if (tp->port.software && tp->env.config->verbs_retry == 7)
+        sfab_log(SFAB_LOG_WARN,
+                 "verbs: SFAB_VERBS_RETRY=7 is for ever on rxe devices such as %s: a rank that has "
+                 "died may go unnoticed; use 6 or less",
+                 tp->port.device);
 }
 
 static int open_into(struct sfab_vb_tp *tp, struct sfab_err *err)
@@ -159,6 +167,7 @@ int sfab_vb_open(const struct sfab_tp_env *env, struct sfab_tp **out, struct sfa
         return rc;
     }
     settle(tp);
+    warn_of_endless_retries(tp);
     *out = &tp->base;
     return 0;
 }

@@ -143,7 +143,8 @@ void sfab_vb_cm_look(struct sfab_vb_ep *ep)
     char seen[96];
     bool over;
 
-    pthread_mutex_lock(&ep->lock);
+    if (pthread_mutex_trylock(&ep->lock) != 0)
+        return; /* it is getting on, and the owner must not wait */
     over = atomic_load_explicit(&ep->base.state, memory_order_relaxed) == SFAB_EP_CONNECTING &&
            now_ns() > ep->cm->deadline_ns;
     if (over) {

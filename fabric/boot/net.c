@@ -1,4 +1,4 @@
-/* net.c - the few things both ends do with sockets, clocks and times in sentences. */
+/* net.c - the few things both ends do with sockets, deadlines and times in sentences. */
 #include "fabric/boot/net.h"
 
 #include <limits.h>
@@ -6,7 +6,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
-#include <time.h>
 
 #define NS_PER_MS 1000000u
 #define NS_PER_S  1000000000u

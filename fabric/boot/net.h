@@ -1,4 +1,4 @@
-/* net.h - the few things both ends do with sockets, clocks and times in sentences. */
+/* net.h - the few things both ends do with sockets, deadlines and times in sentences. */
 #ifndef SFAB_FABRIC_BOOT_NET_H
 #define SFAB_FABRIC_BOOT_NET_H
 

@@ -141,8 +141,8 @@ static int shm_ep_create(struct sfab_tp *tp, uint32_t peer, const uint8_t *addr,
     ep->fd = name.fd;
     ep->inode = name.inode;
     ep->arena_bytes = (size_t)name.len_bytes;
-    if (name.pid == (uint32_t)getpid())
-        ep->arena = (void *)(uintptr_t)name.addr; /* a rank of this very process */
+    if (name.pid == (uint32_t)getpid()) /* a rank of this very process */
+        ep->arena = sfab_seg_find(name.inode, ep->arena_bytes);
     *out = &ep->ep;
     return 0;
 }
@@ -199,19 +199,16 @@ static int foreign_key(struct sfab_shm_ep *ep, const struct sfab_shm_name *name,
                        struct sfab_raddr *out, struct sfab_err *err)
 {
     char byte;
+    int rc = sfab_shm_copy_in(ep->pid, name->addr, &byte, 1);
 
-    if (!in_this_process(ep)) {
-        int rc = sfab_shm_copy_in(ep->pid, name->addr, &byte, 1);
-
-        if (rc == -ESRCH)
-            return sfab_fail(err, SFAB_ERR_STALE, "process %u has ended", ep->pid);
-        if (rc != 0)
-            return sfab_fail(err, rc,
-                             "the kernel refuses access to registered memory of process %u (%s): use "
-                             "sfab_mem_alloc, or allow process_vm_readv(2) (yama ptrace_scope 0, no "
-                             "seccomp filter against it)",
-                             ep->pid, sfab_errno_text(-rc));
-    }
+    if (rc == -ESRCH)
+        return sfab_fail(err, SFAB_ERR_STALE, "process %u has ended", ep->pid);
+    if (rc != 0)
+        return sfab_fail(err, rc,
+                         "the kernel refuses access to registered memory of process %u (%s): use "
+                         "sfab_mem_alloc, or allow process_vm_readv(2) (yama ptrace_scope 0, no seccomp "
+                         "filter against it)",
+                         ep->pid, sfab_errno_text(-rc));
     *out = (struct sfab_raddr){.base = name->addr,
                                .key = in_this_process(ep) ? SFAB_SHM_MAPPED : SFAB_SHM_FOREIGN,
                                .len_bytes = name->len_bytes};
@@ -230,9 +227,9 @@ static int shm_unpack_key(struct sfab_ep *ep, const uint8_t *key, size_t len,
     if (name.kind == SFAB_SEG_FOREIGN)
         return foreign_key(shm, &name, out, err);
     if (in_this_process(shm)) {
-        if (!sfab_seg_is(name.fd, name.inode, (size_t)name.len_bytes))
+        at = sfab_seg_find(name.inode, (size_t)name.len_bytes);
+        if (at == NULL)
             return sfab_fail(err, SFAB_ERR_STALE, "the memory that the key names was freed");
-        at = (void *)(uintptr_t)name.addr;
     } else if (name.inode == shm->inode) { /* the arena: share the endpoint's own mapping */
         int rc = sfab_shm_connect(ep);
 

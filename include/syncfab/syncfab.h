@@ -245,7 +245,8 @@ SFAB_API int sfab_mem_share(sfab_mem *mem, sfab_group *group, sfab_rmem **table,
 SFAB_API int sfab_put(sfab_rmem *dst, uint64_t dst_offset_bytes, sfab_mem *src,
                       uint64_t src_offset_bytes, size_t len_bytes);
 
-/* Copies src[src_offset, +len) to dst[dst_offset, +len). The data is there after a flush. */
+/* Copies src[src_offset, +len) to dst[dst_offset, +len). The data is there after a flush. Aligned 64-bit
+ * words are each seen whole in gets of up to 256 aligned bytes: epoch words can be read like that. */
 SFAB_API int sfab_get(sfab_mem *dst, uint64_t dst_offset_bytes, sfab_rmem *src,
                       uint64_t src_offset_bytes, size_t len_bytes);
 
