@@ -18,8 +18,10 @@
 static const char help_text[] =
     "usage: sfab run -n N [options] [--] PROGRAM [ARGUMENTS]\n"
     "\n"
-    "Starts N ranks of PROGRAM on this host and waits for them. Each finds its place in SFAB_RANK,\n"
-    "SFAB_SIZE, SFAB_ROOT and SFAB_SECRET. Rank 0 reads this command's standard input unless that is\n"
+    "Starts N ranks of PROGRAM on this host and waits for them. Each finds its place in "
+    "SFAB_RANK,\n"
+    "SFAB_SIZE, SFAB_ROOT and SFAB_SECRET. Rank 0 reads this command's standard input unless that "
+    "is\n"
     "a terminal.\n"
     "\n"
     "  -n, --ranks N         number of ranks\n"
@@ -31,8 +33,10 @@ static const char help_text[] =
     "  -x, --env NAME=VALUE  set a variable for all ranks; may be given many times\n"
     "      --help            this text\n"
     "\n"
-    "Exit status: 0 when every rank exits with 0, else that of the first rank that fails (128 + the\n"
-    "signal's number if one killed it); the other ranks are ended, and it is named. 2: wrong usage;\n"
+    "Exit status: 0 when every rank exits with 0, else that of the first rank that fails (128 + "
+    "the\n"
+    "signal's number if one killed it); the other ranks are ended, and it is named. 2: wrong "
+    "usage;\n"
     "124: timeout; 125: trouble of this command's own; 126, 127: PROGRAM cannot be run, or is not\n"
     "there.\n";
 
@@ -88,8 +92,8 @@ static int parse_bind(const char *text, enum sfab_run_bind *out)
 /* These differ from rank to rank or must agree with the rendezvous. */
 static int check_env(const char *text)
 {
-    static const char *const ours[] = {"SFAB_RANK", "SFAB_SIZE", "SFAB_ROOT", "SFAB_SECRET",
-                                       "SFAB_SECRET_FILE", "SFAB_ROOT_SERVED"};
+    static const char *const ours[] = {"SFAB_RANK",   "SFAB_SIZE",        "SFAB_ROOT",
+                                       "SFAB_SECRET", "SFAB_SECRET_FILE", "SFAB_ROOT_SERVED"};
     size_t len = strcspn(text, "=");
     if (len == 0 || text[len] != '=') {
         return bad_usage("-x takes NAME=VALUE, not '%s'", text);

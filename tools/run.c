@@ -1,7 +1,7 @@
 /* run.c - the launcher's process: waits for the keeper and hands signals on.
  *
- * It does so little that little can go wrong with it; and whatever becomes of the keeper, it is still
- * there to end what the keeper left. */
+ * It does so little that little can go wrong with it; and whatever becomes of the keeper, it is
+ * still there to end what the keeper left. */
 #include "tools/run_impl.h"
 
 #include <errno.h>

@@ -4,10 +4,10 @@
  *  - the launcher, which called sfab_run_ranks: waits, and hands signals on;
  *  - the keeper, its child: parent of all ranks, with the rendezvous server in a thread;
  *  - the ranks, each in a process group of its own.
- * Launcher and keeper are both "child subreapers": an orphan of a rank, whatever it did to get away,
- * becomes a child of the keeper (or of the launcher when the keeper is gone) and is killed at the end.
- * The keeper ends everything when the launcher vanishes, and the other way round; ranks die with the
- * keeper. So nothing is left behind, also after a SIGKILL of any one of them. */
+ * Launcher and keeper are both "child subreapers": an orphan of a rank, whatever it did to get
+ * away, becomes a child of the keeper (or of the launcher when the keeper is gone) and is killed at
+ * the end. The keeper ends everything when the launcher vanishes, and the other way round; ranks
+ * die with the keeper. So nothing is left behind, also after a SIGKILL of any one of them. */
 #ifndef SFAB_TOOLS_RUN_H
 #define SFAB_TOOLS_RUN_H
 
@@ -39,8 +39,8 @@ struct sfab_run_options {
     char *const *argv;      /* the program and its arguments, NULL at the end */
 };
 
-/* Runs the job. Returns the exit status: 0 when every rank ended with 0, else that of the first rank
- * that failed, which is named on stderr (the others are ended: SIGTERM, after 2 s SIGKILL).
+/* Runs the job. Returns the exit status: 0 when every rank ended with 0, else that of the first
+ * rank that failed, which is named on stderr (the others are ended: SIGTERM, after 2 s SIGKILL).
  * Blocks. No process is left behind. The caller has no other threads. */
 int sfab_run_ranks(const struct sfab_run_options *options);
 

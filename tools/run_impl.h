@@ -32,14 +32,15 @@ struct sfab_run_before {
     struct rlimit files;
 };
 
-/* The keeper's whole life; returns the exit status. lifeline: end of file when the launcher is gone, a
- * byte for each signal that it got. */
+/* The keeper's whole life; returns the exit status. lifeline: end of file when the launcher is
+ * gone, a byte for each signal that it got. */
 int sfab_run_keep(const struct sfab_run_options *options, const struct sfab_run_before *before,
                   int lifeline);
 
 /* ---- run_path.c ---- */
 
-/* Where argv[0] is, as execvp would find it: 0 and the path (PATH_MAX bytes), or a positive errno. */
+/* Where argv[0] is, as execvp would find it: 0 and the path (PATH_MAX bytes), or a positive errno.
+ */
 int sfab_run_find(const char *program, char *path);
 
 /* ---- run_label.c ---- */
@@ -50,7 +51,8 @@ struct sfab_run_label;
 int sfab_run_label_new(uint32_t ranks, struct sfab_run_label **out);
 /* The descriptors that rank is to have as stdout and stderr. */
 void sfab_run_label_ends(const struct sfab_run_label *label, uint32_t rank, int ends[2]);
-/* All ranks have been started: closes the ranks' ends here and forwards from now on, in a thread. */
+/* All ranks have been started: closes the ranks' ends here and forwards from now on, in a thread.
+ */
 int sfab_run_label_start(struct sfab_run_label *label);
 /* Readable once everything has been forwarded. */
 int sfab_run_label_done_fd(const struct sfab_run_label *label);
@@ -89,8 +91,8 @@ uint32_t sfab_run_node_of(uint32_t rank, uint32_t ranks, uint32_t nodes);
 
 /* The children of this process (all its threads), at most cap of them. */
 size_t sfab_run_children(pid_t *pids, size_t cap);
-/* Kills all children, and theirs as they become children of this process, until there are none; those
- * in `spare` are left alone. False: some cannot be killed within timeout_ns. */
+/* Kills all children, and theirs as they become children of this process, until there are none;
+ * those in `spare` are left alone. False: some cannot be killed within timeout_ns. */
 bool sfab_run_kill_tree(const pid_t *spare, size_t spare_count, uint64_t timeout_ns);
 
 #endif

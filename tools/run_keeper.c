@@ -1,8 +1,8 @@
 /* run_keeper.c - the keeper's loop: who ended, who is to end.
  *
- * Life of a job: running; ending (the ranks have had SIGTERM); killing (they have had SIGKILL); and when
- * no rank is left, a sweep over whatever the ranks left behind. Why a job ends is decided once: the
- * first of a failed rank, a timeout, a signal, a vanished launcher. */
+ * Life of a job: running; ending (the ranks have had SIGTERM); killing (they have had SIGKILL); and
+ * when no rank is left, a sweep over whatever the ranks left behind. Why a job ends is decided
+ * once: the first of a failed rank, a timeout, a signal, a vanished launcher. */
 #include "tools/run_impl.h"
 
 #include "fabric/boot/boot.h"
@@ -28,8 +28,8 @@
 enum phase { RUNNING, ENDING, KILLING };
 
 struct rank_process {
-    pid_t pid;   /* 0: not started */
-    bool ended;  /* and reaped */
+    pid_t pid;  /* 0: not started */
+    bool ended; /* and reaped */
     int exec_errno;
 };
 
@@ -39,11 +39,11 @@ struct keeper {
     struct rank_process *ranks;
     uint32_t running;
     enum phase phase;
-    int status;           /* the job's exit status */
-    uint64_t end_by_ns;   /* running: the timeout; ending and killing: the next step */
-    int signals;          /* signalfd */
-    int lifeline;         /* -1: the launcher is gone */
-    bool impatient;       /* a second signal, or the launcher is gone: no more waiting */
+    int status;         /* the job's exit status */
+    uint64_t end_by_ns; /* running: the timeout; ending and killing: the next step */
+    int signals;        /* signalfd */
+    int lifeline;       /* -1: the launcher is gone */
+    bool impatient;     /* a second signal, or the launcher is gone: no more waiting */
 };
 
 /* ---- ending ------------------------------------------------------------------------------ */
@@ -101,8 +101,7 @@ static void time_is_over(struct keeper *k)
     if (k->phase == RUNNING) {
         char who[400];
         char span[32];
-        uint32_t count =
-            sfab_ranges_text(who, sizeof who, k->options->ranks, is_running, k);
+        uint32_t count = sfab_ranges_text(who, sizeof who, k->options->ranks, is_running, k);
         sfab_run_say(k->options, "the job did not end within %s: %s still ran; ending %s",
                      sfab_span_text(span, sizeof span, (uint64_t)k->options->timeout_ns), who,
                      count == 1 ? "it" : "them");
@@ -151,8 +150,8 @@ static void read_exec_failures(struct keeper *k)
     }
 }
 
-/* A rank's failure, and how much it looks like the cause: of several that end in one moment, one that
- * was killed by a signal has more likely brought down the others than the other way round. */
+/* A rank's failure, and how much it looks like the cause: of several that end in one moment, one
+ * that was killed by a signal has more likely brought down the others than the other way round. */
 struct failure {
     uint32_t rank;
     pid_t pid;
@@ -196,8 +195,8 @@ static void tell_failure(struct keeper *k, const struct failure *f)
     }
 }
 
-/* The end of a rank's first process is the end of the rank: what else is in its group is killed while
- * the number of the group cannot mean another, before it is reaped. */
+/* The end of a rank's first process is the end of the rank: what else is in its group is killed
+ * while the number of the group cannot mean another, before it is reaped. */
 static void rank_ended(struct keeper *k, uint32_t rank, struct failure *worst)
 {
     struct rank_process *p = &k->ranks[rank];
@@ -312,9 +311,8 @@ static int start_server(struct keeper *k, struct sfab_boot_server **server, uint
     }
     /* What the ranks read from SFAB_SECRET is the text. Ranks have their own patience (their
      * SFAB_BOOT_TIMEOUT_MS); programs that never join are as welcome. */
-    struct sfab_boot_server_config config = {.listen_host = "127.0.0.1",
-                                             .size = k->options->ranks,
-                                             .join_timeout_ns = UINT64_MAX};
+    struct sfab_boot_server_config config = {
+        .listen_host = "127.0.0.1", .size = k->options->ranks, .join_timeout_ns = UINT64_MAX};
     struct sfab_err err = {0};
     config.secret.len_bytes = strlen(secret_hex);
     memcpy(config.secret.bytes, secret_hex, config.secret.len_bytes);

@@ -1,9 +1,9 @@
 /* run_label.c - output labelled by rank.
  *
- * Each rank writes to two pipes; a thread forwards whole lines with "[rank] " before them. A thread of
- * its own, as its writes may block for as long as whoever reads our output likes, and the keeper must
- * not. When our own output is closed, the ranks' pipes of that kind are closed too: they then find out
- * as they would without labels. */
+ * Each rank writes to two pipes; a thread forwards whole lines with "[rank] " before them. A thread
+ * of its own, as its writes may block for as long as whoever reads our output likes, and the keeper
+ * must not. When our own output is closed, the ranks' pipes of that kind are closed too: they then
+ * find out as they would without labels. */
 #include "tools/run_impl.h"
 
 #include "fabric/boot/net.h"
@@ -24,9 +24,9 @@
 
 /* One of a rank's two outputs. The line begins with its label. */
 struct flow {
-    int from;       /* -1: ended */
-    int write_end;  /* the rank's; -1 once all are started */
-    int to;         /* our stdout or stderr */
+    int from;      /* -1: ended */
+    int write_end; /* the rank's; -1 once all are started */
+    int to;        /* our stdout or stderr */
     size_t label_bytes, used, cap;
     char *line;
 };
@@ -131,7 +131,8 @@ static void close_all_to(struct sfab_run_label *label, int to)
     }
 }
 
-/* Writes the line as it is, ended by a newline, and begins the next. False: nobody reads any more. */
+/* Writes the line as it is, ended by a newline, and begins the next. False: nobody reads any more.
+ */
 static bool flow_emit(struct flow *flow)
 {
     bool ok = write_all(flow->to, flow->line, flow->used);
@@ -143,7 +144,7 @@ static bool flow_add(struct flow *flow, char c)
 {
     /* One byte is kept for the newline of a line that is broken up. */
     if (flow->used + 2 > flow->cap) {
-        char *line = flow->cap < LINE_LIMIT? realloc(flow->line, flow->cap * 2) : NULL;
+        char *line = flow->cap < LINE_LIMIT ? realloc(flow->line, flow->cap * 2) : NULL;
         if (line != NULL) {
             flow->line = line;
             flow->cap *= 2;
@@ -213,7 +214,8 @@ int sfab_run_label_start(struct sfab_run_label *label)
         close(label->flows[i].write_end);
         label->flows[i].write_end = -1;
     }
-    /* Nobody joins it: done_fd tells when it is through, and if it is not, the keeper ends over it. */
+    /* Nobody joins it: done_fd tells when it is through, and if it is not, the keeper ends over it.
+     */
     pthread_t thread;
     int trouble = pthread_create(&thread, NULL, forward, label);
     return trouble == 0 ? -pthread_detach(thread) : -trouble;

@@ -1,4 +1,5 @@
-/* run_path.c - finding the program, once, so that a misspelt one is told once and not by every rank. */
+/* run_path.c - finding the program, once, so that a misspelt one is told once and not by every
+ * rank. */
 #include "tools/run_impl.h"
 
 #include <errno.h>

@@ -27,8 +27,8 @@ static bool same_name(const char *a, const char *b)
 
 static bool is_replaced(const struct sfab_run_job *job, const char *entry)
 {
-    static const char *const ours[] = {"SFAB_RANK=", "SFAB_SIZE=", "SFAB_ROOT=", "SFAB_SECRET=",
-                                       "SFAB_SECRET_FILE=", "SFAB_ROOT_SERVED="};
+    static const char *const ours[] = {"SFAB_RANK=",   "SFAB_SIZE=",        "SFAB_ROOT=",
+                                       "SFAB_SECRET=", "SFAB_SECRET_FILE=", "SFAB_ROOT_SERVED="};
     for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++) {
         if (same_name(ours[i], entry)) {
             return true;

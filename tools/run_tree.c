@@ -1,8 +1,8 @@
 /* run_tree.c - killing and reaping everything that descends from this process.
  *
- * The process is a child subreaper: when one of its children is killed, that one's children become its
- * own. So killing all children until there are none reaches every descendant, also those that have left
- * their process group or session. */
+ * The process is a child subreaper: when one of its children is killed, that one's children become
+ * its own. So killing all children until there are none reaches every descendant, also those that
+ * have left their process group or session. */
 #include "tools/run_impl.h"
 
 #include "fabric/boot/net.h"

@@ -90,8 +90,8 @@ static int mac_parts(EVP_MAC_CTX *ctx, const struct part *parts, size_t count,
     return ok && out_bytes == SFAB_FRAME_MAC_BYTES ? 0 : -EIO;
 }
 
-int sfab_auth_derive(const struct sfab_boot_secret *secret, const uint8_t *hello, size_t hello_bytes,
-                     const uint8_t server_nonce[SFAB_FRAME_NONCE_BYTES],
+int sfab_auth_derive(const struct sfab_boot_secret *secret, const uint8_t *hello,
+                     size_t hello_bytes, const uint8_t server_nonce[SFAB_FRAME_NONCE_BYTES],
                      struct sfab_auth_keys *keys)
 {
     uint8_t transcript[SFAB_FRAME_HELLO_MAX + SFAB_FRAME_NONCE_BYTES];

@@ -6,8 +6,8 @@
  *   session = HMAC(secret, "syncfab boot 1 session" || the same hash)
  * and the MAC of a frame is
  *   HMAC(session, direction || sequence number || header || SHA-256(payload)).
- * The payload goes in by its hash so that a table of megabytes that goes to every rank is hashed once
- * and not once a rank. */
+ * The payload goes in by its hash so that a table of megabytes that goes to every rank is hashed
+ * once and not once a rank. */
 #ifndef SFAB_FABRIC_BOOT_AUTH_H
 #define SFAB_FABRIC_BOOT_AUTH_H
 
@@ -27,8 +27,8 @@ struct sfab_auth_keys {
 };
 
 /* 0, or -ENOMEM / -EIO when libcrypto will not. */
-int sfab_auth_derive(const struct sfab_boot_secret *secret, const uint8_t *hello, size_t hello_bytes,
-                     const uint8_t server_nonce[SFAB_FRAME_NONCE_BYTES],
+int sfab_auth_derive(const struct sfab_boot_secret *secret, const uint8_t *hello,
+                     size_t hello_bytes, const uint8_t server_nonce[SFAB_FRAME_NONCE_BYTES],
                      struct sfab_auth_keys *keys);
 
 int sfab_auth_digest(const void *data, size_t len, uint8_t out[SFAB_AUTH_DIGEST_BYTES]);

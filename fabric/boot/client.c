@@ -114,8 +114,8 @@ static int check_config(const struct sfab_boot_config *config, struct sfab_err *
     return 0;
 }
 
-/* Signals are the program's affair: none may be delivered on a thread of ours. The lock is held until
- * *out is set, so that events find it set. */
+/* Signals are the program's affair: none may be delivered on a thread of ours. The lock is held
+ * until *out is set, so that events find it set. */
 static int start_thread(struct sfab_boot *boot, struct sfab_boot **out)
 {
     sigset_t all;

@@ -78,23 +78,25 @@ static int check_members(const struct sfab_boot *boot, const uint32_t *members, 
                          struct sfab_err *err)
 {
     if (members == NULL) {
-        return count == boot->size ? 0
-                                   : sfab_fail(err, -EINVAL,
-                                               "an exchange of all ranks has %u members, not %u",
-                                               boot->size, count);
+        return count == boot->size
+                   ? 0
+                   : sfab_fail(err, -EINVAL, "an exchange of all ranks has %u members, not %u",
+                               boot->size, count);
     }
     uint8_t *named = calloc(boot->size, 1);
     if (named == NULL) {
         return sfab_fail(err, -ENOMEM, "no memory for an exchange of %u ranks", count);
     }
-    int status = count == 0 || count > boot->size
-                     ? sfab_fail(err, -EINVAL, "an exchange cannot have %u of %u ranks", count,
-                                 boot->size)
-                     : 0;
+    int status =
+        count == 0 || count > boot->size
+            ? sfab_fail(err, -EINVAL, "an exchange cannot have %u of %u ranks", count, boot->size)
+            : 0;
     for (uint32_t i = 0; status == 0 && i < count; i++) {
         if (members[i] >= boot->size || named[members[i]] != 0) {
-            status = sfab_fail(err, -EINVAL, "rank %u is not in the job, or named twice, as member "
-                               "%u of an exchange", members[i], i);
+            status = sfab_fail(err, -EINVAL,
+                               "rank %u is not in the job, or named twice, as member "
+                               "%u of an exchange",
+                               members[i], i);
         } else {
             named[members[i]] = 1;
         }
@@ -168,10 +170,11 @@ static int outcome(struct sfab_boot *boot, int status, struct sfab_boot_blob **t
         return sfab_fail(err, -ECONNRESET, "%s", boot->lost_text);
     }
     if (status == -ETIMEDOUT) {
-        return sfab_fail(err, status,
-                         "rank %u gave up waiting for an exchange of %u ranks, and the rendezvous at "
-                         "%s does not say who has not come",
-                         boot->rank, g->count, boot->where);
+        return sfab_fail(
+            err, status,
+            "rank %u gave up waiting for an exchange of %u ranks, and the rendezvous at "
+            "%s does not say who has not come",
+            boot->rank, g->count, boot->where);
     }
     return sfab_fail(err, status, "rank %u cannot send to the rendezvous at %s: %s", boot->rank,
                      boot->where, sfab_errno_text(-status));

@@ -5,9 +5,9 @@
  *   client_gather.c  exchanges
  *   client_loop.c    the control thread
  *
- * The control thread alone reads the socket. Everybody may write to it, under `lock`; what the socket
- * does not take at once is left to the control thread. Callbacks run on the control thread without the
- * lock. */
+ * The control thread alone reads the socket. Everybody may write to it, under `lock`; what the
+ * socket does not take at once is left to the control thread. Callbacks run on the control thread
+ * without the lock. */
 #ifndef SFAB_FABRIC_BOOT_CLIENT_IMPL_H
 #define SFAB_FABRIC_BOOT_CLIENT_IMPL_H
 
@@ -17,8 +17,10 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#define SFAB_BACKLOG_BYTES   (256u << 10) /* queued here: other threads than the control thread wait */
-#define SFAB_BACKLOG_MAX     (64u << 20)  /* the control thread, which must not, is refused */
+/* Unsent bytes above which a sender waits; the control thread, which must not, is refused above the
+ * second. */
+#define SFAB_BACKLOG_BYTES   (256u << 10)
+#define SFAB_BACKLOG_MAX     (64u << 20)
 #define SFAB_VERDICT_WAIT_NS 2000000000ull /* for the server to say who was missing */
 
 /* The exchange under way; one at a time, as its caller is one thread. */

@@ -1,8 +1,8 @@
 /* client_join.c - connecting, the handshake, waiting for the others.
  *
- * Runs on the caller's thread and may block, but never beyond the join timeout and the moment after it
- * that the server has to name who is missing. What can pass is retried: nobody listening yet, a name
- * that does not resolve yet, a server too busy to take the connection. */
+ * Runs on the caller's thread and may block, but never beyond the join timeout and the moment after
+ * it that the server has to name who is missing. What can pass is retried: nobody listening yet, a
+ * name that does not resolve yet, a server too busy to take the connection. */
 #include "fabric/boot/client_impl.h"
 #include "fabric/boot/net.h"
 
@@ -14,10 +14,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define RETRY_FIRST_NS    2000000u
-#define RETRY_MAX_NS      200000000u
-#define CONNECT_MAX_NS    5000000000ull /* for one address: then the next one, or again */
-#define UNPROVED_ATTEMPTS 3 /* closed after our proof: a busy server may have done that, but not often */
+#define RETRY_FIRST_NS 2000000u
+#define RETRY_MAX_NS   200000000u
+#define CONNECT_MAX_NS 5000000000ull /* for one address: then the next one, or again */
+#define UNPROVED_ATTEMPTS                                                                          \
+    3 /* closed after our proof: a busy server may have done that, but not often */
 
 /* Where an attempt stands. */
 struct attempt {
@@ -123,8 +124,8 @@ static int connect_once(struct attempt *a, int *out, struct sfab_err *err)
 
 /* ---- the handshake ----------------------------------------------------------------------- */
 
-/* 1: a frame; -ETIMEDOUT; -ECONNRESET: closed; -EPROTO, -EBADMSG; other errno. Writes what is queued
- * meanwhile. */
+/* 1: a frame; -ETIMEDOUT; -ECONNRESET: closed; -EPROTO, -EBADMSG; other errno. Writes what is
+ * queued meanwhile. */
 static int wait_frame(struct sfab_stream *stream, uint64_t deadline_ns, struct sfab_frame *frame)
 {
     for (;;) {
@@ -181,20 +182,22 @@ static int not_syncfab(const struct attempt *a, struct sfab_err *err)
 static int no_answer(const struct attempt *a, struct sfab_err *err)
 {
     char span[32];
-    return sfab_fail(err, -ETIMEDOUT,
-                     "rank %u connected to %s, but nothing there spoke within %s; see SFAB_ROOT, and "
-                     "whether that process is stopped",
-                     a->config->rank, a->boot->where,
-                     sfab_span_text(span, sizeof span, sfab_now_ns() - a->start_ns));
+    return sfab_fail(
+        err, -ETIMEDOUT,
+        "rank %u connected to %s, but nothing there spoke within %s; see SFAB_ROOT, and "
+        "whether that process is stopped",
+        a->config->rank, a->boot->where,
+        sfab_span_text(span, sizeof span, sfab_now_ns() - a->start_ns));
 }
 
 static int wrong_secret(const struct attempt *a, struct sfab_err *err)
 {
-    return sfab_fail(err, SFAB_ERR_AUTH,
-                     "rank %u: the rendezvous at %s closed the connection after this rank's proof: it "
-                     "has another job secret; give every process the same SFAB_SECRET or "
-                     "SFAB_SECRET_FILE",
-                     a->config->rank, a->boot->where);
+    return sfab_fail(
+        err, SFAB_ERR_AUTH,
+        "rank %u: the rendezvous at %s closed the connection after this rank's proof: it "
+        "has another job secret; give every process the same SFAB_SECRET or "
+        "SFAB_SECRET_FILE",
+        a->config->rank, a->boot->where);
 }
 
 /* Sends HELLO, answers the CHALLENGE, and leaves the stream secured in both directions. */
@@ -219,9 +222,9 @@ static int prove(struct attempt *a, struct sfab_err *err)
     if (status == -ETIMEDOUT) {
         return no_answer(a, err);
     }
-    if (status == -EPROTO || (status == 1 && (frame.type != SFAB_FRAME_CHALLENGE ||
-                                              sfab_frame_get_bytes32(frame.payload, frame.len_bytes,
-                                                                     nonce) != 0))) {
+    if (status == -EPROTO ||
+        (status == 1 && (frame.type != SFAB_FRAME_CHALLENGE ||
+                         sfab_frame_get_bytes32(frame.payload, frame.len_bytes, nonce) != 0))) {
         return not_syncfab(a, err);
     }
     if (status < 0) { /* too busy for us, or going down */
@@ -270,10 +273,11 @@ static int hear_welcome(struct attempt *a, struct sfab_err *err)
         return no_answer(a, err);
     }
     if (status == 1 || status == -EPROTO || status == -EBADMSG) {
-        return sfab_fail(err, SFAB_ERR_AUTH,
-                         "rank %u: who answers at %s does not know the job secret; see SFAB_ROOT and "
-                         "SFAB_SECRET",
-                         a->config->rank, a->boot->where);
+        return sfab_fail(
+            err, SFAB_ERR_AUTH,
+            "rank %u: who answers at %s does not know the job secret; see SFAB_ROOT and "
+            "SFAB_SECRET",
+            a->config->rank, a->boot->where);
     }
     if (++a->unproved < UNPROVED_ATTEMPTS) {
         snprintf(a->seen, sizeof a->seen, "it closed the connection after this rank's proof");
@@ -297,11 +301,12 @@ static int hear_joined(struct attempt *a, uint64_t deadline_ns, struct sfab_err 
     if (status == -ETIMEDOUT) {
         return status; /* the caller has a better sentence */
     }
-    return sfab_fail(err, -ECONNRESET,
-                     "rank %u lost the rendezvous at %s while it waited for the other ranks (%s): its "
-                     "process has ended, see the output there",
-                     a->config->rank, a->boot->where,
-                     status == 1 ? "unexpected frame" : sfab_errno_text(-status));
+    return sfab_fail(
+        err, -ECONNRESET,
+        "rank %u lost the rendezvous at %s while it waited for the other ranks (%s): its "
+        "process has ended, see the output there",
+        a->config->rank, a->boot->where,
+        status == 1 ? "unexpected frame" : sfab_errno_text(-status));
 }
 
 static int wait_for_all(struct attempt *a, struct sfab_err *err)
@@ -320,11 +325,12 @@ static int wait_for_all(struct attempt *a, struct sfab_err *err)
     }
     if (status == -ETIMEDOUT && (err == NULL || err->code == 0)) {
         char span[32];
-        sfab_fail(err, status,
-                  "rank %u waited %s for the other ranks, and the rendezvous at %s does not say which "
-                  "are missing",
-                  a->config->rank,
-                  sfab_span_text(span, sizeof span, a->config->join_timeout_ns), a->boot->where);
+        sfab_fail(
+            err, status,
+            "rank %u waited %s for the other ranks, and the rendezvous at %s does not say which "
+            "are missing",
+            a->config->rank, sfab_span_text(span, sizeof span, a->config->join_timeout_ns),
+            a->boot->where);
     }
     return status;
 }
@@ -368,12 +374,12 @@ static int try_until(struct attempt *a, struct sfab_err *err)
         uint64_t now_ns = sfab_now_ns();
         if (now_ns >= a->deadline_ns) {
             char span[32];
-            return sfab_fail(err, -ETIMEDOUT,
-                             "rank %u could not reach the rendezvous at %s within %s: %s; see whether "
-                             "it is running and SFAB_ROOT is right",
-                             a->config->rank, a->boot->where,
-                             sfab_span_text(span, sizeof span, a->config->join_timeout_ns),
-                             a->seen);
+            return sfab_fail(
+                err, -ETIMEDOUT,
+                "rank %u could not reach the rendezvous at %s within %s: %s; see whether "
+                "it is running and SFAB_ROOT is right",
+                a->config->rank, a->boot->where,
+                sfab_span_text(span, sizeof span, a->config->join_timeout_ns), a->seen);
         }
         /* Spread: ranks that start together must not knock together. */
         uint64_t jitter = (now_ns / 64 + a->config->rank * 7919u) % (pause / 2);
@@ -394,7 +400,8 @@ int sfab_boot_enter(struct sfab_boot *boot, const struct sfab_boot_config *confi
                     struct sfab_err *err)
 {
     struct attempt a = {.config = config, .boot = boot, .start_ns = sfab_now_ns()};
-    struct sfab_err own = {0}; /* so that it starts empty, and is there even if the caller wants none */
+    struct sfab_err own = {
+        0}; /* so that it starts empty, and is there even if the caller wants none */
     a.deadline_ns = sfab_deadline_ns(a.start_ns, config->join_timeout_ns);
     int status = try_until(&a, &own);
     if (status == 0) {

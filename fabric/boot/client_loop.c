@@ -178,9 +178,9 @@ void *sfab_boot_loop(void *arg)
     /* The creator holds the lock until the owner's pointer to this handle is set. */
     int status = wants_stop(boot) ? 0 : handle_all(boot);
     while (status == 0 && !wants_stop(boot)) {
-        struct pollfd p[2] = {{.fd = boot->wake_fd, .events = POLLIN},
-                              {.fd = boot->stream.fd,
-                               .events = POLLIN | (is_pending(boot) ? POLLOUT : 0)}};
+        struct pollfd p[2] = {
+            {.fd = boot->wake_fd, .events = POLLIN},
+            {.fd = boot->stream.fd, .events = POLLIN | (is_pending(boot) ? POLLOUT : 0)}};
         if (poll(p, 2, -1) < 0) {
             continue;
         }

@@ -7,7 +7,8 @@
 
 static const uint8_t hello_magic[8] = {'S', 'Y', 'N', 'C', 'F', 'A', 'B', 0};
 
-/* ---- cursors: a step that does not fit marks the cursor bad, and all later steps do nothing ---- */
+/* ---- cursors: a step that does not fit marks the cursor bad, and all later steps do nothing ----
+ */
 
 struct writer {
     uint8_t *at;
@@ -287,11 +288,8 @@ int sfab_frame_get_gather(const uint8_t *in, size_t len, size_t blob_max,
     if (r.bad || r.left > blob_max) {
         return -EPROTO;
     }
-    *gather = (struct sfab_gather){.tag = tag,
-                                   .count = count,
-                                   .members_be = members,
-                                   .blob = r.at,
-                                   .blob_bytes = r.left};
+    *gather = (struct sfab_gather){
+        .tag = tag, .count = count, .members_be = members, .blob = r.at, .blob_bytes = r.left};
     return 0;
 }
 
@@ -351,8 +349,8 @@ int sfab_frame_get_message(const uint8_t *in, size_t len, size_t data_max,
     if (r.bad || r.left > data_max) {
         return -EPROTO;
     }
-    *message = (struct sfab_message){
-        .rank = rank, .channel = channel, .data = r.at, .len_bytes = r.left};
+    *message =
+        (struct sfab_message){.rank = rank, .channel = channel, .data = r.at, .len_bytes = r.left};
     return 0;
 }
 

@@ -1,9 +1,9 @@
 /* frame.h - the wire format between ranks and the rendezvous.
  *
- * A frame is a header of 8 bytes (payload length u32, type u16, zero u16), the payload, and, once the
- * client has sent its proof, a MAC of 32 bytes (auth.h). Numbers are big-endian. Here is only the
- * encoding and decoding, pure and without I/O; every get function accepts any bytes whatever and
- * answers -EPROTO for what it does not like.
+ * A frame is a header of 8 bytes (payload length u32, type u16, zero u16), the payload, and, once
+ * the client has sent its proof, a MAC of 32 bytes (auth.h). Numbers are big-endian. Here is only
+ * the encoding and decoding, pure and without I/O; every get function accepts any bytes whatever
+ * and answers -EPROTO for what it does not like.
  *
  *   client                        server
  *   HELLO      -->                            who am I, my nonce
@@ -13,8 +13,8 @@
  *              <--  JOINED or REFUSED         all are here, or the job cannot start
  *   then GATHER, CANCEL, SEND, LEAVE  -->  and  <--  GATHERED, GATHER_FAILED, MESSAGE, GONE
  *
- * HELLO, CHALLENGE and PROOF keep their form in all wire versions, so that two versions can tell each
- * other apart. */
+ * HELLO, CHALLENGE and PROOF keep their form in all wire versions, so that two versions can tell
+ * each other apart. */
 #ifndef SFAB_FABRIC_BOOT_FRAME_H
 #define SFAB_FABRIC_BOOT_FRAME_H
 

@@ -10,8 +10,8 @@
 #define NS_PER_MS 1000000u
 #define NS_PER_S  1000000000u
 
-/* A host that has vanished is noticed after KEEP_IDLE_S + KEEP_PROBES * KEEP_INTERVAL_S. A process that
- * is merely stopped is not taken for dead: its kernel answers the probes. */
+/* A host that has vanished is noticed after KEEP_IDLE_S + KEEP_PROBES * KEEP_INTERVAL_S. A process
+ * that is merely stopped is not taken for dead: its kernel answers the probes. */
 #define KEEP_IDLE_S     20
 #define KEEP_INTERVAL_S 10
 #define KEEP_PROBES     4

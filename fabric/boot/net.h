@@ -17,8 +17,8 @@ int sfab_poll_ms(uint64_t now_ns, uint64_t deadline_ns);
 /* "2 s", "1.5 s", "250 ms" into buf; returns buf. */
 const char *sfab_span_text(char *buf, size_t cap, uint64_t span_ns);
 
-/* No delay for small frames; a silent peer whose host is gone is noticed within a minute. Failures do
- * not matter: these are refinements. */
+/* No delay for small frames; a silent peer whose host is gone is noticed within a minute. Failures
+ * do not matter: these are refinements. */
 void sfab_net_tune(int fd);
 
 /* "10.0.0.1" and, with_port, "10.0.0.1:4711" or "[::1]:4711". */

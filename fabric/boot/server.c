@@ -1,8 +1,8 @@
 /* server.c - the rendezvous server: start, stop, drain, and its one loop.
  *
- * One thread, one poll(). A round reads what has come, handles it, tells the departures, writes what
- * the sockets take, and removes what is dead; nothing in it blocks, so a slow or hostile peer costs the
- * others nothing. */
+ * One thread, one poll(). A round reads what has come, handles it, tells the departures, writes
+ * what the sockets take, and removes what is dead; nothing in it blocks, so a slow or hostile peer
+ * costs the others nothing. */
 #include "fabric/boot/net.h"
 #include "fabric/boot/server_impl.h"
 #include "fabric/log.h"
@@ -99,8 +99,6 @@ static void one_round(struct sfab_boot_server *server)
 {
     uint64_t now_ns = sfab_now_ns();
     bool listening = sfab_conns_room(server, now_ns);
-    while (sfab_conns_sweep(server)) {
-    }
     size_t polled = server->conn_count;
     server->pollfds[0] = (struct pollfd){.fd = server->wake_fd, .events = POLLIN};
     server->pollfds[1] =
@@ -285,10 +283,11 @@ static int check_config(const struct sfab_boot_server_config *config, struct sfa
         return sfab_fail(err, -EINVAL, "a rendezvous needs an address and at least one rank");
     }
     if (config->secret.len_bytes == 0 || config->secret.len_bytes > SFAB_BOOT_SECRET_MAX) {
-        return sfab_fail(err, SFAB_ERR_AUTH,
-                         "the rendezvous has no job secret (or one above %d bytes); set SFAB_SECRET "
-                         "or SFAB_SECRET_FILE",
-                         SFAB_BOOT_SECRET_MAX);
+        return sfab_fail(
+            err, SFAB_ERR_AUTH,
+            "the rendezvous has no job secret (or one above %d bytes); set SFAB_SECRET "
+            "or SFAB_SECRET_FILE",
+            SFAB_BOOT_SECRET_MAX);
     }
     return ensure_files(config->size, err);
 }

@@ -1,9 +1,9 @@
 /* server_conn.c - the server's connections: accepting, limits, reading, writing, closing.
  *
- * Those that have not proved the secret are few (SFAB_OPEN_MAX) and short-lived. When all places are
- * taken, one that has been silent for SFAB_OPEN_GRACE_NS makes way; until then newcomers wait in the
- * kernel's backlog. So neither a flood of strangers nor a thousand ranks starting at once keep a rank
- * out for long: it retries if it was the one to go. */
+ * Those that have not proved the secret are few (SFAB_OPEN_MAX) and short-lived. When all places
+ * are taken, one that has been silent for SFAB_OPEN_GRACE_NS makes way; until then newcomers wait
+ * in the kernel's backlog. So neither a flood of strangers nor a thousand ranks starting at once
+ * keep a rank out for long: it retries if it was the one to go. */
 #include "fabric/boot/net.h"
 #include "fabric/boot/server_impl.h"
 #include "fabric/log.h"
@@ -13,8 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ACCEPT_PAUSE_NS  100000000ull /* when descriptors have run out */
-#define READS_AT_ONCE    8            /* then the others have their turn */
+#define ACCEPT_PAUSE_NS 100000000ull /* when descriptors have run out */
+#define READS_AT_ONCE   8            /* then the others have their turn */
 
 void sfab_conn_doom(struct sfab_conn *conn)
 {
@@ -65,33 +65,48 @@ static void add_conn(struct sfab_boot_server *server, int fd, const char *addres
     conn->deadline_ns = sfab_deadline_ns(now_ns, span_ns);
     memcpy(conn->address, address, sizeof conn->address);
     server->conns[server->conn_count++] = conn;
-    server->open_count++;
+    conn->has_place = true;
+    server->places_taken++;
 }
 
-bool sfab_conns_room(struct sfab_boot_server *server, uint64_t now_ns)
+/* The oldest connection that takes a place, if it is old enough to make way. */
+static struct sfab_conn *who_makes_way(const struct sfab_boot_server *server, uint64_t now_ns)
 {
-    if (now_ns < server->accept_after_ns) {
-        return false;
-    }
-    if (server->open_count < SFAB_OPEN_MAX) {
-        return true;
-    }
     struct sfab_conn *oldest = NULL;
     for (size_t i = 0; i < server->conn_count; i++) {
         struct sfab_conn *conn = server->conns[i];
-        if (is_open_to_all(conn) && !conn->doomed &&
+        if (conn->has_place && !conn->doomed &&
             (oldest == NULL || conn->born_ns < oldest->born_ns)) {
             oldest = conn;
         }
     }
-    if (oldest == NULL || now_ns - oldest->born_ns < SFAB_OPEN_GRACE_NS) {
+    return oldest != NULL && now_ns - oldest->born_ns >= SFAB_OPEN_GRACE_NS ? oldest : NULL;
+}
+
+static void give_place_back(struct sfab_boot_server *server, struct sfab_conn *conn)
+{
+    if (conn->has_place) {
+        conn->has_place = false;
+        server->places_taken--;
+    }
+}
+
+bool sfab_conns_room(const struct sfab_boot_server *server, uint64_t now_ns)
+{
+    if (now_ns < server->accept_after_ns) {
         return false;
     }
-    /* Its place is free after the sweep at the end of this round. */
-    sfab_refused(server, oldest, SFAB_REFUSED_CROWD,
-                 "it was slow to say who it is while others waited for its place");
-    sfab_conn_doom(oldest);
-    return false;
+    return server->places_taken < SFAB_OPEN_MAX || who_makes_way(server, now_ns) != NULL;
+}
+
+static void accept_failed(struct sfab_boot_server *server, int errnum, uint64_t now_ns)
+{
+    if (errnum == EMFILE || errnum == ENFILE || errnum == ENOBUFS || errnum == ENOMEM) {
+        struct sfab_conn nobody = {.address = "anywhere"};
+        sfab_refused(server, &nobody, SFAB_REFUSED_FILES,
+                     "%s (raise the limit of open files: ulimit -n)", sfab_errno_text(errnum));
+        server->accept_after_ns = now_ns + ACCEPT_PAUSE_NS;
+    }
 }
 
 void sfab_conns_accept(struct sfab_boot_server *server, uint64_t now_ns)
@@ -101,27 +116,29 @@ void sfab_conns_accept(struct sfab_boot_server *server, uint64_t now_ns)
         socklen_t from_bytes = sizeof from;
         int fd = accept4(server->listen_fd, (struct sockaddr *)&from, &from_bytes,
                          SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd >= 0) {
-            char address[64];
-            sfab_net_name((struct sockaddr *)&from, from_bytes, 0, address, sizeof address);
-            add_conn(server, fd, address, now_ns);
+        if (fd < 0 && (errno == EINTR || errno == ECONNABORTED)) {
             continue;
         }
-        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            struct sfab_conn nobody = {.address = "anywhere"};
-            sfab_refused(server, &nobody, SFAB_REFUSED_FILES,
-                         "%s (raise the limit of open files: ulimit -n)", sfab_errno_text(errno));
-            server->accept_after_ns = now_ns + ACCEPT_PAUSE_NS;
-        }
-        if (errno != EINTR && errno != ECONNABORTED) {
+        if (fd < 0) {
+            accept_failed(server, errno, now_ns);
             return;
         }
+        if (server->places_taken >= SFAB_OPEN_MAX) {
+            struct sfab_conn *old = who_makes_way(server, now_ns);
+            sfab_refused(server, old, SFAB_REFUSED_CROWD,
+                         "it was slow to say who it is while others waited for its place");
+            give_place_back(server, old);
+            sfab_conn_doom(old);
+        }
+        char address[64];
+        sfab_net_name((struct sockaddr *)&from, from_bytes, 0, address, sizeof address);
+        add_conn(server, fd, address, now_ns);
     }
 }
 
 void sfab_conn_proved(struct sfab_boot_server *server, struct sfab_conn *conn)
 {
-    server->open_count--;
+    give_place_back(server, conn);
     conn->deadline_ns = UINT64_MAX;
     sfab_auth_wipe(conn->proof, sizeof conn->proof);
     sfab_auth_wipe(conn->session, sizeof conn->session);
@@ -159,7 +176,8 @@ static void bad_bytes(struct sfab_boot_server *server, struct sfab_conn *conn)
     if (is_open_to_all(conn)) {
         sfab_refused(server, conn, SFAB_REFUSED_GARBAGE, "it does not speak syncfab's protocol");
     } else if (conn->stage == SFAB_CONN_MEMBER) {
-        sfab_log(SFAB_LOG_WARN, "rank %u sent a frame that was damaged or forged: its connection ends",
+        sfab_log(SFAB_LOG_WARN,
+                 "rank %u sent a frame that was damaged or forged: its connection ends",
                  conn->rank);
     }
     sfab_conn_doom(conn);
@@ -296,9 +314,7 @@ void sfab_conns_flush(struct sfab_boot_server *server)
 
 void sfab_conn_free(struct sfab_boot_server *server, struct sfab_conn *conn)
 {
-    if (is_open_to_all(conn)) {
-        server->open_count--;
-    }
+    give_place_back(server, conn);
     sfab_stream_end(&conn->stream);
     sfab_auth_wipe(conn, sizeof *conn);
     free(conn);

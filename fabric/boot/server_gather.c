@@ -1,8 +1,8 @@
 /* server_gather.c - exchanges: every member brings a blob, each gets all of them.
  *
- * An exchange is known by its tag. It ends complete, and its tag is free again; or it fails (a member
- * gave up, died, left, or named other members), and the tag is dead: whoever still brings a blob for it
- * is told the same. The last SFAB_DEAD_TAGS_MAX dead tags are remembered. */
+ * An exchange is known by its tag. It ends complete, and its tag is free again; or it fails (a
+ * member gave up, died, left, or named other members), and the tag is dead: whoever still brings a
+ * blob for it is told the same. The last SFAB_DEAD_TAGS_MAX dead tags are remembered. */
 #include "fabric/boot/net.h"
 #include "fabric/boot/ranges.h"
 #include "fabric/boot/server_impl.h"
@@ -23,11 +23,11 @@ struct contribution {
 struct sfab_exchange {
     struct sfab_exchange *next;
     uint64_t tag;
-    uint32_t count; /* members */
-    uint32_t here;  /* contributions */
-    uint32_t first; /* the rank that began it */
-    uint32_t *members;      /* NULL: all ranks */
-    uint32_t *place;        /* of a rank among the members, or NOT_A_MEMBER; NULL: all ranks */
+    uint32_t count;    /* members */
+    uint32_t here;     /* contributions */
+    uint32_t first;    /* the rank that began it */
+    uint32_t *members; /* NULL: all ranks */
+    uint32_t *place;   /* of a rank among the members, or NOT_A_MEMBER; NULL: all ranks */
     struct contribution *brought;
 };
 
@@ -387,8 +387,7 @@ void sfab_gather_cancel(struct sfab_boot_server *server, struct sfab_conn *conn,
     char who[96];
     char span[32];
     char text[SFAB_FRAME_TEXT_MAX];
-    uint32_t count =
-        sfab_ranges_text(missing, sizeof missing, server->config.size, is_missing, x);
+    uint32_t count = sfab_ranges_text(missing, sizeof missing, server->config.size, is_missing, x);
     uint64_t waited_ms = cancel.waited_ms < UINT64_MAX / 1000000 ? cancel.waited_ms : 0;
     snprintf(text, sizeof text,
              "%s waited %s for an exchange of %u ranks and gave up: %s %s not come",

@@ -21,20 +21,20 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#define SFAB_OPEN_MAX          64             /* connections that have not proved the secret */
-#define SFAB_OPEN_NS           5000000000ull  /* how long one of those may last */
-#define SFAB_OPEN_GRACE_NS     1000000000ull  /* after this it makes way for a newcomer */
-#define SFAB_CLOSING_NS        5000000000ull  /* for a refused client to read why */
-#define SFAB_CONGESTED_BYTES   (4u << 20)     /* queued for one rank: its senders have to wait */
-#define SFAB_REFUSALS_MAX      64             /* different ones that are told */
-#define SFAB_DEAD_TAGS_MAX     256
-#define SFAB_EXCHANGES_MAX     4096           /* under way at a time */
+#define SFAB_OPEN_MAX        64            /* connections that have not proved the secret */
+#define SFAB_OPEN_NS         5000000000ull /* how long one of those may last */
+#define SFAB_OPEN_GRACE_NS   1000000000ull /* after this it makes way for a newcomer */
+#define SFAB_CLOSING_NS      5000000000ull /* for a refused client to read why */
+#define SFAB_CONGESTED_BYTES (4u << 20)    /* queued for one rank: its senders have to wait */
+#define SFAB_REFUSALS_MAX    64            /* different ones that are told */
+#define SFAB_DEAD_TAGS_MAX   256
+#define SFAB_EXCHANGES_MAX   4096 /* under way at a time */
 
 enum sfab_conn_stage {
-    SFAB_CONN_HELLO,   /* nothing has been said yet */
-    SFAB_CONN_PROOF,   /* challenged */
-    SFAB_CONN_MEMBER,  /* a rank of the job */
-    SFAB_CONN_CLOSING  /* refused after its proof: reads the reason and goes */
+    SFAB_CONN_HELLO,  /* nothing has been said yet */
+    SFAB_CONN_PROOF,  /* challenged */
+    SFAB_CONN_MEMBER, /* a rank of the job */
+    SFAB_CONN_CLOSING /* refused after its proof: reads the reason and goes */
 };
 
 struct sfab_conn {
@@ -44,8 +44,9 @@ struct sfab_conn {
     uint64_t deadline_ns; /* UINT64_MAX: none */
     uint32_t rank;        /* of a member */
     bool doomed;
-    bool paused;          /* its next message goes to a congested rank, paused_on */
-    bool shut;            /* our half is closed */
+    bool has_place; /* takes one of the places of those that have not proved the secret */
+    bool paused;    /* its next message goes to a congested rank, paused_on */
+    bool shut;      /* our half is closed */
     uint32_t paused_on;
     struct sfab_hello hello;
     uint8_t proof[SFAB_AUTH_DIGEST_BYTES]; /* expected */
@@ -104,7 +105,7 @@ struct sfab_boot_server {
     struct sfab_conn **conns;
     struct pollfd *pollfds; /* [0] wake, [1] listen, then one for each connection */
     size_t conn_count, conn_cap;
-    size_t open_count; /* connections that have not proved the secret */
+    size_t places_taken; /* of the SFAB_OPEN_MAX for those that have not proved the secret */
     uint64_t accept_after_ns;
 
     struct sfab_gone *gone; /* not yet told to anybody */
@@ -126,8 +127,9 @@ struct sfab_boot_server {
 /* server_conn.c */
 void sfab_conn_doom(struct sfab_conn *conn);
 void sfab_conns_accept(struct sfab_boot_server *server, uint64_t now_ns);
-/* Whether one more connection may be accepted; makes an old silent one go if need be. */
-bool sfab_conns_room(struct sfab_boot_server *server, uint64_t now_ns);
+/* Whether one more connection may be accepted: there is a place, or an old silent one would make
+ * way. */
+bool sfab_conns_room(const struct sfab_boot_server *server, uint64_t now_ns);
 /* Reads and handles what has come. */
 void sfab_conn_serve(struct sfab_boot_server *server, struct sfab_conn *conn);
 /* Handles whole frames in the buffer: also after a pause. */

@@ -1,8 +1,8 @@
 /* server_join.c - the handshake, and the job's start or its failure to start.
  *
- * A connection that has not proved that it knows the secret learns nothing but that it was closed. One
- * that has is told in a sentence why it is refused. Once a job has failed to start it stays failed:
- * whoever comes later is told the same. */
+ * A connection that has not proved that it knows the secret learns nothing but that it was closed.
+ * One that has is told in a sentence why it is refused. Once a job has failed to start it stays
+ * failed: whoever comes later is told the same. */
 #include "fabric/boot/net.h"
 #include "fabric/boot/ranges.h"
 #include "fabric/boot/server_impl.h"
@@ -64,8 +64,8 @@ static void fail_for_missing(struct sfab_boot_server *server, const char *who, u
              "the job cannot start: %s of %u %s not joined (%s waited %s)%s%s%s; see whether %s "
              "running and can reach the rendezvous, or raise SFAB_BOOT_TIMEOUT_MS",
              missing, server->config.size, count == 1 ? "has" : "have", who,
-             sfab_span_text(span, sizeof span, span_ns), refused ? " (" : "",
-             server->last_refusal, refused ? ")" : "", count == 1 ? "it is" : "they are");
+             sfab_span_text(span, sizeof span, span_ns), refused ? " (" : "", server->last_refusal,
+             refused ? ")" : "", count == 1 ? "it is" : "they are");
     fail_job(server, -ETIMEDOUT, text);
 }
 
@@ -120,10 +120,10 @@ void sfab_join_hello(struct sfab_boot_server *server, struct sfab_conn *conn,
     conn->stage = SFAB_CONN_PROOF;
 }
 
-/* Turns away one that knows the secret: tells it, tells the log, and keeps the reason for those that
- * wait for it. */
-static void refuse(struct sfab_boot_server *server, struct sfab_conn *conn,
-                   enum sfab_refusal cause, int code, const char *text)
+/* Turns away one that knows the secret: tells it, tells the log, and keeps the reason for those
+ * that wait for it. */
+static void refuse(struct sfab_boot_server *server, struct sfab_conn *conn, enum sfab_refusal cause,
+                   int code, const char *text)
 {
     if (cause != SFAB_REFUSED_FAILED) { /* told to all ranks before */
         sfab_refused(server, conn, cause, "%s", text);
@@ -136,8 +136,7 @@ static void refuse(struct sfab_boot_server *server, struct sfab_conn *conn,
 
 static bool version_fits(const struct sfab_hello *hello)
 {
-    return hello->wire_version == SFAB_WIRE_VERSION &&
-           strcmp(hello->version, sfab_version()) == 0;
+    return hello->wire_version == SFAB_WIRE_VERSION && strcmp(hello->version, sfab_version()) == 0;
 }
 
 static void refuse_taken(struct sfab_boot_server *server, struct sfab_conn *conn)
@@ -148,11 +147,11 @@ static void refuse_taken(struct sfab_boot_server *server, struct sfab_conn *conn
                                               [SFAB_RANK_DIED] = "dead"};
     const struct sfab_rank *rank = &server->ranks[conn->hello.rank];
     char text[512];
-    snprintf(text, sizeof text,
-             "rank %u is taken: a process on %s joined as rank %u before (it is %s now), and one on "
-             "%s asks for it again; give every process its own SFAB_RANK",
-             conn->hello.rank, rank->host, conn->hello.rank, state_words[rank->state],
-             conn->hello.host);
+    snprintf(
+        text, sizeof text,
+        "rank %u is taken: a process on %s joined as rank %u before (it is %s now), and one on "
+        "%s asks for it again; give every process its own SFAB_RANK",
+        conn->hello.rank, rank->host, conn->hello.rank, state_words[rank->state], conn->hello.host);
     refuse(server, conn, SFAB_REFUSED_TAKEN, -EEXIST, text);
 }
 
@@ -170,10 +169,11 @@ static bool acceptable(struct sfab_boot_server *server, struct sfab_conn *conn)
                  SFAB_WIRE_VERSION);
         refuse(server, conn, SFAB_REFUSED_VERSION, SFAB_ERR_VERSION, text);
     } else if (hello->size != size) {
-        snprintf(text, sizeof text,
-                 "rank %u on %s was started for a job of %u ranks, the rendezvous for one of %u; give "
-                 "every process the same SFAB_SIZE",
-                 hello->rank, hello->host, hello->size, size);
+        snprintf(
+            text, sizeof text,
+            "rank %u on %s was started for a job of %u ranks, the rendezvous for one of %u; give "
+            "every process the same SFAB_SIZE",
+            hello->rank, hello->host, hello->size, size);
         refuse(server, conn, SFAB_REFUSED_SIZE, SFAB_ERR_CONFIG, text);
     } else if (hello->rank >= size) {
         snprintf(text, sizeof text,
@@ -223,9 +223,8 @@ void sfab_join_proof(struct sfab_boot_server *server, struct sfab_conn *conn,
         sfab_conn_doom(conn);
         return;
     }
-    bool secured =
-        sfab_stream_secure_in(&conn->stream, conn->session, SFAB_AUTH_TO_SERVER) == 0 &&
-        sfab_stream_secure_out(&conn->stream, conn->session, SFAB_AUTH_TO_CLIENT) == 0;
+    bool secured = sfab_stream_secure_in(&conn->stream, conn->session, SFAB_AUTH_TO_SERVER) == 0 &&
+                   sfab_stream_secure_out(&conn->stream, conn->session, SFAB_AUTH_TO_CLIENT) == 0;
     if (!secured) {
         sfab_conn_doom(conn);
         return;

@@ -1,7 +1,7 @@
 /* server_route.c - messages from rank to rank, and the news of departures.
  *
- * Departures are collected over one round of the loop and told in one frame to each: when thousands of
- * ranks leave together that saves nearly all of the frames. */
+ * Departures are collected over one round of the loop and told in one frame to each: when thousands
+ * of ranks leave together that saves nearly all of the frames. */
 #include "fabric/boot/server_impl.h"
 
 #include <stdio.h>

@@ -209,8 +209,8 @@ int sfab_stream_next(struct sfab_stream *stream, struct sfab_frame *frame)
         }
     }
     in->taken = whole;
-    *frame = (struct sfab_frame){
-        .type = header.type, .payload = payload, .len_bytes = header.len_bytes};
+    *frame =
+        (struct sfab_frame){.type = header.type, .payload = payload, .len_bytes = header.len_bytes};
     return 1;
 }
 

@@ -1,8 +1,9 @@
 /* stream.h - frames over a socket, buffered both ways.
  *
- * The input side gathers bytes until a frame is whole and its MAC is right; the output side is a queue
- * of frames that goes out as the socket takes it. Neither ever blocks. The two sides share nothing but
- * the descriptor, so one thread may read while another, under the owner's lock, writes. */
+ * The input side gathers bytes until a frame is whole and its MAC is right; the output side is a
+ * queue of frames that goes out as the socket takes it. Neither ever blocks. The two sides share
+ * nothing but the descriptor, so one thread may read while another, under the owner's lock, writes.
+ */
 #ifndef SFAB_FABRIC_BOOT_STREAM_H
 #define SFAB_FABRIC_BOOT_STREAM_H
 
@@ -35,9 +36,9 @@ struct sfab_frame {
 struct sfab_stream_in {
     uint8_t *bytes;
     size_t cap, start, end;
-    size_t taken;        /* bytes of the frame that was handed out last */
-    bool held;           /* ... which is to be handed out once more */
-    uint32_t max_bytes;  /* of a payload */
+    size_t taken;                      /* bytes of the frame that was handed out last */
+    bool held;                         /* ... which is to be handed out once more */
+    uint32_t max_bytes;                /* of a payload */
     struct sfab_auth_channel *channel; /* NULL: frames carry no MAC yet */
 };
 

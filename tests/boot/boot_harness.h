@@ -1,7 +1,7 @@
 /* boot_harness.h - jobs whose ranks are threads of one process, and strangers who speak raw TCP.
  *
- * cmocka's assertions belong to the main thread: what ranks do on threads is recorded in their seats and
- * judged afterwards. */
+ * cmocka's assertions belong to the main thread: what ranks do on threads is recorded in their
+ * seats and judged afterwards. */
 #ifndef SFAB_TESTS_BOOT_HARNESS_H
 #define SFAB_TESTS_BOOT_HARNESS_H
 

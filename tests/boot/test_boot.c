@@ -113,7 +113,8 @@ static void taken_rank_is_refused(void **state)
     assert_int_equal(pthread_create(&first, NULL, join_thread, &seats[0]), 0);
     usleep(200000);
     act_join(twin);
-    assert_says(twin, -EEXIST, "on hostA joined as rank 0 before (it is running now), and one on hostB");
+    assert_says(twin, -EEXIST,
+                "on hostA joined as rank 0 before (it is running now), and one on hostB");
     act_join(&seats[1]); /* the job starts all the same */
     pthread_join(first, NULL);
     assert_int_equal(seats[0].status, 0);

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 void sfab_shared_open(struct sfab_check *c, size_t len_bytes, unsigned access,
                       struct sfab_shared *shared)
@@ -30,11 +31,21 @@ void sfab_shared_close(struct sfab_check *c, struct sfab_shared *shared)
     free(shared->of);
 }
 
+static double now_s(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
 /* A check is failed when it failed on any rank: told by a sum, except for the last, after which the
  * group runs no barrier any more. */
 static int run_check(struct sfab_check *c, const struct sfab_conformance_check *check, bool tell,
                      int *number)
 {
+    double start = now_s();
+
     c->name = check->name;
     c->failures = 0;
     check->run(c);
@@ -43,7 +54,8 @@ static int run_check(struct sfab_check *c, const struct sfab_conformance_check *
         failed = 1;
     ++*number;
     if (c->rank == 0)
-        printf("%s %d - %s\n", failed == 0 ? "ok" : "not ok", *number, check->name);
+        printf("%s %d - %s (%.2f s)\n", failed == 0 ? "ok" : "not ok", *number, check->name,
+               now_s() - start);
     fflush(stdout);
     return failed != 0;
 }

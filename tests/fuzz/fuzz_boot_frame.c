@@ -1,7 +1,7 @@
 /* fuzz_boot_frame.c - any bytes through the decoders of the bootstrap's frames.
  *
- * What a decoder accepts must encode to the same bytes again (where the form is unique), and what it
- * points to must lie inside the input. */
+ * What a decoder accepts must encode to the same bytes again (where the form is unique), and what
+ * it points to must lie inside the input. */
 #include "fabric/boot/boot.h"
 #include "fabric/boot/frame.h"
 

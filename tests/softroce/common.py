@@ -66,7 +66,8 @@ def write_all(fd, data):
         except BrokenPipeError:
             raise Stopped(signal.SIGPIPE) from None
         except OSError as e:
-            raise Failure(f"the command's output could not be written to descriptor {fd}: {e.strerror}") from e
+            raise Failure("the command's output could not be written to descriptor "
+                          f"{fd}: {e.strerror}") from e
 
 
 def find_tool(name, package):
@@ -79,7 +80,8 @@ def find_tool(name, package):
 def start(argv, death_signal="KILL", **kwargs):
     """Starts a child that gets death_signal from the kernel when we die, whatever we die of."""
     setpriv = find_tool("setpriv", "util-linux")
-    return subprocess.Popen([setpriv, "--pdeathsig", death_signal, *argv], stdin=subprocess.DEVNULL, **kwargs)
+    return subprocess.Popen([setpriv, "--pdeathsig", death_signal, *argv],
+                            stdin=subprocess.DEVNULL, **kwargs)
 
 
 @contextlib.contextmanager

@@ -89,11 +89,11 @@ class Guest:
             self.streams.append(open(self.path(name), "w+b", buffering=0))
 
     def qemu_argv(self):
-        tsc_khz = subprocess.run([os.path.join(self.images, "tsckhz")], stdout=subprocess.PIPE, text=True,
-                                 check=True).stdout.strip()
+        tsc_khz = subprocess.check_output([os.path.join(self.images, "tsckhz")], text=True).strip()
         argv = [common.find_tool("qemu-system-x86_64", "qemu-system-x86"),
                 "-M", "microvm,pic=off,pit=off,rtc=on,isa-serial=on,auto-kernel-cmdline=on",
-                "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-monitor", "none",
+                "-nodefaults", "-no-user-config", "-no-reboot",
+                "-display", "none", "-monitor", "none",
                 "-accel", "tcg,thread=multi,tb-size=256", "-cpu", "max,la57=off",
                 "-smp", "2", "-m", str(self.opts.mem),
                 "-serial", "file:" + escape(self.path("console")),
@@ -102,7 +102,8 @@ class Guest:
                 "-append", f"{KERNEL_OPTIONS} tsc_early_khz={tsc_khz}"]
         for tag, path, extra in (("rootfs", "/", "readonly=on,"), ("control", self.control, ""),
                                  ("out", self.out, "")):
-            argv += ["-fsdev", f"local,id={tag},path={escape(path)},{extra}security_model=none,multidevs=remap",
+            argv += ["-fsdev", f"local,id={tag},path={escape(path)},{extra}"
+                     "security_model=none,multidevs=remap",
                      "-device", f"virtio-9p-device,fsdev={tag},mount_tag={tag}"]
         return argv
 
@@ -140,9 +141,11 @@ class Guest:
     def check(self, ended, up_s, now_s, qemu):
         refused = self.read("refused").strip()
         if refused:
-            raise self.failure(f"{refused} (layout {self.opts.layout}, {self.opts.devices} device(s))")
+            raise self.failure(f"{refused} (layout {self.opts.layout}, "
+                               f"{self.opts.devices} device(s))")
         if ended and up_s is None:
-            raise self.failure(f"the guest ended before it was up (QEMU's exit status {qemu.returncode})")
+            raise self.failure("the guest ended before it was up "
+                               f"(QEMU's exit status {qemu.returncode})")
         if ended:
             raise self.failure(f"the guest died {now_s - up_s:.1f} s after the command had started")
         if now_s > self.opts.timeout:

@@ -31,7 +31,8 @@ class Device:
         self.name, self.gid_index = name, gid_index
         groups = gid.split(":")
         mapped = groups[:6] == ["0000"] * 5 + ["ffff"]
-        self.address = ".".join(str(b) for b in bytes.fromhex("".join(groups[6:]))) if mapped else ""
+        octets = bytes.fromhex("".join(groups[6:])) if mapped else b""
+        self.address = ".".join(map(str, octets))
 
     def rank(self):
         """IPv4-mapped GIDs first: rdma_cm and the RoCE settings of most sites are made for them."""
@@ -53,49 +54,74 @@ def usable(name):
         return None
     if read(f"{port}/link_layer") == "InfiniBand":
         return Device(name, 0)
-    slots = (int(os.path.basename(p)) for p in glob.glob(f"{port}/gid_attrs/types/*") if read(p) == "RoCE v2")
-    return min((Device(name, i, read(f"{port}/gids/{i}")) for i in slots), key=Device.rank, default=None)
+    types = glob.glob(f"{port}/gid_attrs/types/*")
+    slots = [int(os.path.basename(t)) for t in types if read(t) == "RoCE v2"]
+    found = [Device(name, i, read(f"{port}/gids/{i}")) for i in slots]
+    return min(found, key=Device.rank, default=None)
+
+
+def any_device():
+    return os.path.isdir(SYSFS) and bool(os.listdir(SYSFS))
 
 
 def usable_devices():
-    names = sorted(os.listdir(SYSFS)) if os.path.isdir(SYSFS) else []
+    names = sorted(os.listdir(SYSFS)) if any_device() else []
     return [d for d in map(usable, names) if d]
 
 
 @contextlib.contextmanager
 def devices(opts):
     """Yields the host's devices to use, [] for none (and then a guest is needed)."""
-    if os.geteuid() != 0 and not os.path.exists(LOCK):
-        yield choose(usable_devices(), opts)  # nobody makes devices here
+    root = os.geteuid() == 0
+    try:
+        lock = open(LOCK, "a+" if root else "r", encoding="ascii")
+    except OSError:  # nobody makes devices here
+        yield choose(usable_devices(), opts)
         return
-    with open(LOCK, "a+" if os.geteuid() == 0 else "r", encoding="ascii") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not os.path.isdir(SYSFS) or not os.listdir(SYSFS):
-            lock.seek(0)
-            if os.geteuid() == 0 and opts.devices == 1 and opts.layout != "multi" and make_rxe(opts.layout):
-                lock.truncate(0)
-                lock.write(RXE)
-                lock.flush()
-        fcntl.flock(lock, fcntl.LOCK_SH)
+    with lock:
+        may_make = root and opts.devices == 1 and opts.layout != "multi"
+        settle(lock, may_make and opts.layout)
         try:
             yield choose(usable_devices(), opts)
         finally:
-            remove_rxe(lock)
+            if root:
+                remove_rxe(lock)
+
+
+def settle(lock, layout):
+    """Returns with the shared lock held, and a device made for the layout (if it is one) in case
+    there was none. Exchanging locks is not atomic: the device may be removed in between, so look
+    again."""
+    for _ in range(3):
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        if any_device() or not layout:
+            return
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if any_device():
+            continue
+        lock.truncate(0)
+        if not make_rxe(layout):
+            layout = None
+            continue
+        lock.write(RXE)
+        lock.flush()
 
 
 def choose(found, opts):
     if len(found) >= opts.devices:
         return found[:opts.devices]
     if found:
-        common.say(f"the host has {len(found)} usable RDMA device(s) and {opts.devices} are wanted: using a guest")
+        common.say(f"the host has {len(found)} usable RDMA device(s) and {opts.devices} are "
+                   "wanted: using a guest")
     return []
 
 
 def quiet(*argv):
     """True if the command succeeds; its words do not matter, a guest is the answer to a no."""
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        return subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                              timeout=20, check=False).returncode == 0
+        null = subprocess.DEVNULL
+        return subprocess.run(argv, stdin=null, stdout=null, stderr=null, timeout=20,
+                              check=False).returncode == 0
     return False
 
 
@@ -117,14 +143,17 @@ def make_rxe(layout):
 
 
 def addressed_interface():
-    listing = subprocess.run(["ip", "-json", "-4", "address", "show", "up"], stdout=subprocess.PIPE, check=False)
-    found = [e["ifname"] for e in json.loads(listing.stdout or "[]") if e.get("addr_info") and e["ifname"] != "lo"]
-    return found[0] if found else None
+    argv = ["ip", "-json", "-4", "address", "show", "up"]
+    listing = subprocess.run(argv, stdout=subprocess.PIPE, check=False).stdout
+    for entry in json.loads(listing or "[]"):
+        if entry.get("addr_info") and entry["ifname"] != "lo":
+            return entry["ifname"]
+    return None
 
 
 def remove_rxe(lock):
     lock.seek(0)
-    if os.geteuid() != 0 or lock.read().strip() != RXE:
+    if lock.read().strip() != RXE:
         return
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -133,17 +162,20 @@ def remove_rxe(lock):
     if quiet("rdma", "link", "del", RXE):
         lock.truncate(0)
     else:
-        common.say(f"the device {RXE} could not be removed; when nothing uses it any more: rdma link del {RXE}")
+        common.say(f"the device {RXE} could not be removed; when nothing uses it any more: "
+                   f"rdma link del {RXE}")
 
 
 def lift_memlock():
-    with contextlib.suppress(OSError, ValueError):  # not everybody may; the command says so if it matters
-        resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    with contextlib.suppress(OSError, ValueError):  # not all may; the command says if it matters
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, unlimited)
 
 
 def run(opts, out, found):
     names = " ".join(d.name for d in found)
-    common.say(f"running on the host's own RDMA device {names} (--no-host-device boots a guest instead)")
+    common.say(f"running on the host's own RDMA device {names} "
+               "(--no-host-device boots a guest instead)")
     environment = dict(os.environ, SOFTROCE_OUT=out, SOFTROCE_PLACE="host", SOFTROCE_DEVICES=names,
                        SOFTROCE_ADDRESSES=" ".join(d.address for d in found),
                        SOFTROCE_GID_INDEX=str(found[0].gid_index))
@@ -152,7 +184,8 @@ def run(opts, out, found):
     try:
         code = child.wait(opts.timeout)
     except subprocess.TimeoutExpired:
-        raise common.Failure(f"the command did not end within {opts.timeout:g} s; it was stopped") from None
+        raise common.Failure(f"the command did not end within {opts.timeout:g} s; "
+                             "it was stopped") from None
     finally:
         end_session(child)
     return code if code >= 0 else 128 - code

@@ -62,7 +62,7 @@ layout_dummy()
 #     hence the second rule for each device.
 layout_multi()
 {
-    local count=$1 i address names='' addresses='' knob
+    local count=$1 i address table names='' addresses='' knob
     for knob in all/rp_filter=0 default/rp_filter=0 all/accept_local=1 default/accept_local=1 \
         all/arp_ignore=1 all/arp_announce=2; do
         echo "${knob#*=}" >"/proc/sys/net/ipv4/conf/${knob%=*}" || return 1
@@ -74,16 +74,16 @@ layout_multi()
         echo "rule add pref 9000 lookup local"
         echo "rule del pref 0"
         for ((i = 0; i < count; i++)); do
-            address=10.7.0.$((i + 1))
+            address=10.7.0.$((i + 1)) table=$((1000 + i))
             echo "link add v$i mtu 4500 type veth peer name p$i mtu 4500"
             echo "link set p$i master sfabbr"
             echo "link set p$i up"
             echo "address add $address/32 dev v$i"
             echo "link set v$i up"
-            echo "route add 10.7.0.0/24 dev v$i src $address table $((1000 + i))"
+            echo "route add 10.7.0.0/24 dev v$i src $address table $table"
             echo "rule add pref $((1000 + i)) from $address to $address lookup local"
-            echo "rule add pref $((2000 + i)) from $address to 10.7.0.0/24 iif lo lookup $((1000 + i))"
-            echo "rule add pref $((3000 + i)) from $address to 10.7.0.0/24 oif v$i lookup $((1000 + i))"
+            echo "rule add pref $((2000 + i)) from $address to 10.7.0.0/24 iif lo lookup $table"
+            echo "rule add pref $((3000 + i)) from $address to 10.7.0.0/24 oif v$i lookup $table"
         done
     } | ip -batch - || return 1
     for ((i = 0; i < count; i++)); do

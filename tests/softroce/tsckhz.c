@@ -31,7 +31,7 @@ static struct reading read_both(void)
     double before_ns = clock_ns();
     unsigned long long ticks = __rdtsc();
     double after_ns = clock_ns();
-    return (struct reading){ (before_ns + after_ns) / 2, after_ns - before_ns, ticks };
+    return (struct reading){(before_ns + after_ns) / 2, after_ns - before_ns, ticks};
 }
 
 int main(void)
@@ -39,7 +39,7 @@ int main(void)
     double best_slop_ns = 1e18;
     double khz = 0;
     for (int i = 0; i < TRIES; i++) {
-        const struct timespec nap = { 0, SLEEP_NS };
+        const struct timespec nap = {0, SLEEP_NS};
         struct reading first = read_both();
         nanosleep(&nap, NULL);
         struct reading last = read_both();

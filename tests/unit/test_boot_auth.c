@@ -1,7 +1,7 @@
 /* test_boot_auth.c - proofs, session keys and frame MACs.
  *
- * The expected values were computed with Python's hmac and hashlib from the definitions in auth.h, so
- * that a change of the protocol cannot pass unseen. */
+ * The expected values were computed with Python's hmac and hashlib from the definitions in auth.h,
+ * so that a change of the protocol cannot pass unseen. */
 #include "fabric/boot/auth.h"
 
 #include <errno.h>
@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#define PROOF   "10637f343b556c8c37566a8fbef3c8c42377b45dc9e1267a7475a1c42b677eb8"
-#define SESSION "8fe8e7072969dc09dbb8f4e2201783ccf9e6dfe5faea7e03c83d021530d65c5f"
+#define PROOF           "10637f343b556c8c37566a8fbef3c8c42377b45dc9e1267a7475a1c42b677eb8"
+#define SESSION         "8fe8e7072969dc09dbb8f4e2201783ccf9e6dfe5faea7e03c83d021530d65c5f"
 #define MAC_TO_SERVER_0 "df6f59924c341cc287544c931241f2aa0c2d53dd82b66491f6aaf817fe838492"
 #define MAC_TO_SERVER_1 "24507eec45e2285c454c69cd15c37dd92174655feb814c3d53b3b718dd5f69a1"
 #define MAC_TO_CLIENT_0 "8c7228b0d78b1ba20f21a5c9844682374bb3bc45e71e2e7d6759c6064104342a"

@@ -1,4 +1,5 @@
-/* test_boot_frame.c - the bootstrap's wire format: what goes in comes out, and nothing else is taken. */
+/* test_boot_frame.c - the bootstrap's wire format: what goes in comes out, and nothing else is
+ * taken. */
 #include "fabric/boot/boot.h"
 #include "fabric/boot/frame.h"
 #include "fabric/boot/ranges.h"
