@@ -238,7 +238,8 @@ static int dissem_step(struct sfab_barrier *b)
                 b->op.watch_value = sfab_word(b->episode, 0);
                 return SFAB_INPROGRESS;
             }
-            if (SFAB_UNLIKELY(word != b->word || b->tag != SFAB_TAG_BARRIER))
+            /* This episode with another tag, or a value to combine. */
+            if (SFAB_UNLIKELY((word ^ b->word) - 1 < UINT8_MAX || b->count > 0))
                 take(b, slot, word);
         }
         end_round(b, own);

@@ -1,9 +1,11 @@
 /* one_barrier.c - rank program of two: barriers whose peer has already arrived, so that an instruction
  * counter (tests/bench/callgrind) finds in measured_barrier() the cost of the call and no waiting.
  *
- * Rank 1 starts each episode and only then tells rank 0 so, by a word of its own in rank 0's memory.
- * Both announcements are stores of one thread into shared memory, which x86 and every machine with
- * release stores shows in that order: the peer's flag is there when measured_barrier() is called. */
+ * Rank 1 starts each episode and only then tells rank 0 so, by a word in rank 0's memory. Both are
+ * stores of one thread into shared memory with release order, so the peer's flag is there when
+ * measured_barrier() is called. Rank 1 starts the next episode only when rank 0 has told it, in the
+ * same way, that measured_barrier() has returned: otherwise rank 0, slowed down by the counting, could
+ * find either this episode's word or the next one's, which are not handled by the same instructions. */
 #include "tests/support/check.h"
 #include "tests/support/job.h"
 
@@ -20,20 +22,23 @@ __attribute__((noinline, noclone)) static int measured_barrier(sfab_group *world
     return rc;
 }
 
-/* Waits until rank 1 has started the episode, then meets it. */
-static void meet(struct sfab_check *c, sfab_mem *mem, uint64_t episode)
+/* Waits until rank 1 has started the episode, meets it, and says so. */
+static void meet(struct sfab_check *c, sfab_mem *mine, sfab_rmem *word_of_1, uint64_t episode)
 {
-    CHECK_OK(c, sfab_wait_u64(mem, 0, episode, 1, PATIENCE_NS));
+    CHECK_OK(c, sfab_wait_u64(mine, 0, episode, 1, PATIENCE_NS));
     CHECK_OK(c, measured_barrier(c->world));
+    CHECK_OK(c, sfab_put_u64(word_of_1, 0, episode));
 }
 
-static void arrive_first(struct sfab_check *c, sfab_rmem *word_of_0, uint64_t episode)
+static void arrive_first(struct sfab_check *c, sfab_mem *mine, sfab_rmem *word_of_0,
+                         uint64_t episode)
 {
     sfab_op *op = NULL;
 
     CHECK_OK(c, sfab_barrier_start(c->world, &op));
     CHECK_OK(c, sfab_put_u64(word_of_0, 0, episode));
     CHECK_OK(c, sfab_op_wait(op, PATIENCE_NS));
+    CHECK_OK(c, sfab_wait_u64(mine, 0, episode, 0, PATIENCE_NS));
 }
 
 static int work(sfab_ctx *ctx, void *arg)
@@ -56,9 +61,9 @@ static int work(sfab_ctx *ctx, void *arg)
         CHECK_OK(&c, sfab_barrier(c.world, PATIENCE_NS));
     for (uint64_t i = 1; c.failures == 0 && i <= BARRIERS; i++) {
         if (c.rank == 0)
-            meet(&c, mem, i);
+            meet(&c, mem, table[1], i);
         else
-            arrive_first(&c, table[0], i);
+            arrive_first(&c, mem, table[0], i);
     }
     if (c.rank == 0 && c.failures == 0)
         printf("barriers %d\n", BARRIERS);

@@ -75,7 +75,9 @@ class Bench:
 
     def __init__(self, build, transport, timeout_s):
         self.sfab = os.path.join(build, "bin", "sfab")
-        self.loop = os.path.join(build, "bench", "mpi_barrier")
+        self.made = os.path.join(build, "bench")
+        self.loop = os.path.join(self.made, "mpi_barrier")
+        self.cacheline = os.path.join(self.made, "cacheline")
         self.transport = transport
         self.timeout_s = timeout_s
         # What the compared run is not to inherit from the caller; the device's choice it may.
@@ -126,14 +128,18 @@ class Bench:
 
     # ---- the two sides -----------------------------------------------------------------------
 
-    def build_loop(self):
-        source = os.path.join(HERE, "mpi_barrier.c")
+    def make(self):
+        """Builds the programs of this folder that the library has no part in, where that is due."""
+        self.make_one(self.loop, [find_tool("mpicc", "libopenmpi-dev")], ["-lm"])
+        self.make_one(self.cacheline, [find_tool("cc", "gcc"), "-pthread"], [])
+
+    def make_one(self, program, compiler, libraries):
+        source = os.path.join(HERE, os.path.basename(program) + ".c")
         with contextlib.suppress(FileNotFoundError):
-            if os.path.getmtime(self.loop) > os.path.getmtime(source):
+            if os.path.getmtime(program) > os.path.getmtime(source):
                 return
-        os.makedirs(os.path.dirname(self.loop), exist_ok=True)
-        run([find_tool("mpicc", "libopenmpi-dev"), "-std=c11", "-D_GNU_SOURCE", "-O2", "-o", self.loop,
-             source, "-lm"], 120)
+        os.makedirs(self.made, exist_ok=True)
+        run([*compiler, "-std=c11", "-D_GNU_SOURCE", "-O2", "-o", program, source, *libraries], 120)
 
     def mpi_version(self):
         return run([find_tool("mpirun", "openmpi-bin"), "--version"], 60).splitlines()[0]
@@ -172,6 +178,11 @@ class Bench:
         n = max(2, round(ranks / cpus()))
         return json_line([self.sfab, "bench", "switch", "-n", str(n), "--bind", "none", "--transport",
                           "shm", "--json"], self.timeout_s)["p50_ns"]
+
+    def line(self):
+        """ns of a cache line's round trip between two CPUs, and of a barrier that is nothing more."""
+        found = json_line([self.cacheline], self.timeout_s)
+        return found["round_trip_ns"], found["plain_barrier_ns"]
 
     def write_lat(self, iterations):
         """ns of ib_write_lat's median for 8 bytes (half a round trip)."""

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -78,7 +79,7 @@ static void lost_server_is_told_once(void **state)
             -ECONNRESET);
         assert_non_null(strstr(err.text, "lost the rendezvous at 127.0.0.1:"));
     }
-    for (int i = 0; i < 3; i++) { /* SIGPIPE must not end this process */
+    for (int i = 0; i < 3; i++) {
         assert_int_equal(sfab_boot_send(seats[0].boot, 1, 0, NULL, 0), -ECONNRESET);
     }
     assert_int_equal(sfab_boot_leave(seats[0].boot, 1, -1, &err), -ECONNRESET);
@@ -87,6 +88,20 @@ static void lost_server_is_told_once(void **state)
         assert_false(wait_lost(&seats[r], 2, 50 * MS));
     }
     seats_free(seats, 2);
+}
+
+/* The signal's default would end this process. */
+static void writing_to_the_dead_raises_no_sigpipe(void **state)
+{
+    (void)state;
+    int ends[2];
+    struct sfab_stream stream;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    close(ends[1]);
+    sfab_stream_init(&stream, ends[0], 100);
+    assert_int_equal(sfab_stream_queue_copy(&stream, SFAB_FRAME_JOINED, NULL, 0), 0);
+    assert_int_equal(sfab_stream_flush(&stream), -EPIPE);
+    sfab_stream_end(&stream);
 }
 
 /* ---- being a good guest in a process ------------------------------------------------------ */
@@ -185,6 +200,7 @@ int main(void)
         boot_test(deaths_and_goodbyes_are_told),
         boot_test(leave_names_those_still_in),
         boot_test(lost_server_is_told_once),
+        boot_test(writing_to_the_dead_raises_no_sigpipe),
         boot_test(descriptors_and_signals_are_kept_clean),
     };
     return cmocka_run_group_tests_name("bootstrap: leaving", tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* driver.c - runs a fuzz target without a fuzzing engine: on each file of its seed corpus, then on a
- * bounded number of random mutations of them. Repeatable: the same mutations in every run.
+/* driver.c - runs a fuzz target without a fuzzing engine: on each file of its seed corpus, then on
+ * a bounded number of random mutations of them. Repeatable: the same mutations in every run.
  *
  *     fuzz_NAME CORPUS_FOLDER [MUTATIONS [FIRST]]     (200000 from number 0)
  *     fuzz_NAME FILE                                  (that input alone)
@@ -157,8 +157,9 @@ static void replace(struct bytes *b, size_t at, size_t gone, size_t come)
 /* A value that bounds checks get wrong, over 1, 2, 4 or 8 bytes, either end first. */
 static void put_edge(struct bytes *b, uint64_t *state)
 {
-    static const uint64_t edges[] = {0,    1,      0x7f,   0x80,       0xff,       0x100,     0x7fff,
-                                     0x8000, 0xffff, 0x10000, 0x7fffffff, 0x80000000, 0xffffffff, UINT64_MAX};
+    static const uint64_t edges[] = {0,          1,          0x7f,       0x80,      0xff,
+                                     0x100,      0x7fff,     0x8000,     0xffff,    0x10000,
+                                     0x7fffffff, 0x80000000, 0xffffffff, UINT64_MAX};
     size_t width = (size_t)1 << below(state, 4);
     uint64_t value = edges[below(state, sizeof edges / sizeof edges[0])];
     int backwards = (int)below(state, 2);

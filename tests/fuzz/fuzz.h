@@ -10,8 +10,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Inputs that were taken for what they claim to be. The driver refuses a seed corpus in which nothing
- * is: after a change of the wire form it would test refusals alone. */
+/* Inputs that were taken for what they claim to be. The driver refuses a seed corpus in which
+ * nothing is: after a change of the wire form it would test refusals alone. */
 extern unsigned long sfab_fuzz_taken;
 
 #define MUST(condition)                                                                            \

@@ -1,7 +1,7 @@
 /* fuzz_card.c - any bytes through the decoders of start-up cards and memory keys (fabric/card.h).
  *
- * What a decoder takes is a good card (texts end, lengths lie inside their fields) and encodes to the
- * same bytes again; and any card that can be made from the input survives encode and decode. */
+ * What a decoder takes is a good card (texts end, lengths lie inside their fields) and encodes to
+ * the same bytes again; and any card that can be made from the input survives encode and decode. */
 #include "fabric/card.h"
 #include "tests/fuzz/fuzz.h"
 

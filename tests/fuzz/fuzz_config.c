@@ -1,5 +1,5 @@
-/* fuzz_config.c - any environment through the settings' parser (fabric/config.h), and any text through
- * the one of SFAB_ROOT.
+/* fuzz_config.c - any environment through the settings' parser (fabric/config.h), and any text
+ * through the one of SFAB_ROOT.
  *
  * The input is an environment: lines end at a zero byte or a newline. What is taken must be what a
  * second reading of its own listing gives; what is refused leaves the output alone and has a

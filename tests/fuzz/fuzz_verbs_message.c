@@ -3,8 +3,8 @@
  *
  * What a decoder takes is in range and encodes to the same bytes again, a refusal's text excepted:
  * unprintable characters are replaced, so that only the second time nothing changes. */
-#include "verbs/message.h"
 #include "tests/fuzz/fuzz.h"
+#include "verbs/message.h"
 
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* seeds.c - writes the seed corpus of those fuzz targets whose inputs are binary: one file for each
- * kind of thing on the wire, made by the encoders themselves. To be run when a wire form has changed:
+ * kind of thing on the wire, made by the encoders themselves. To be run when a wire form has
+ * changed:
  *
  *     fuzz_seeds tests/fuzz/corpus
  */
@@ -51,14 +52,14 @@ static void save_cards(void)
                                .transports = 2,
                                .transport = {{.name = "shm", .address_bytes = 24},
                                              {.name = "verbs", .address_bytes = 60}}};
-    struct sfab_key key = {.rank = 3,
-                           .incarnation = 0x1122334455667788,
-                           .len_bytes = 1 << 20,
-                           .access = 7,
-                           .words = true,
-                           .transports = 2,
-                           .transport = {{.name = "shm", .key_bytes = 16},
-                                         {.name = "verbs", .key_bytes = 21}}};
+    struct sfab_key key = {
+        .rank = 3,
+        .incarnation = 0x1122334455667788,
+        .len_bytes = 1 << 20,
+        .access = 7,
+        .words = true,
+        .transports = 2,
+        .transport = {{.name = "shm", .key_bytes = 16}, {.name = "verbs", .key_bytes = 21}}};
     uint8_t buf[2048];
 
     save("card", "identity", buf, sfab_identity_encode(&identity, buf, sizeof buf));
@@ -132,8 +133,7 @@ static void save_running_frames(void)
     struct sfab_cancel cancel = {.tag = 9, .waited_ms = 1500};
     struct sfab_gone gone = {.rank = 2, .how = 1, .goodbye = 12};
 
-    save_frame("cancel", SFAB_FRAME_CANCEL,
-               sfab_frame_put_cancel(PAYLOAD, PAYLOAD_ROOM, &cancel));
+    save_frame("cancel", SFAB_FRAME_CANCEL, sfab_frame_put_cancel(PAYLOAD, PAYLOAD_ROOM, &cancel));
     size_t len = sfab_frame_put_gather(PAYLOAD, PAYLOAD_ROOM, 9, members, 3);
     memset(PAYLOAD + len, 0x33, 20);
     save_frame("gather", SFAB_FRAME_GATHER, len + 20);

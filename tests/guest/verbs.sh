@@ -21,10 +21,17 @@ suite() {
     for n in 1 2 3; do conformance "verbs, $n ranks" -n $n -x SFAB_TRANSPORT=verbs; done
     conformance "verbs, 4 ranks, dissemination" -n 4 -x SFAB_TRANSPORT=verbs -x SFAB_BARRIER=dissemination -x SFAB_RADIX=2
     conformance "verbs, 2 ranks, sleeping" -n 2 -x SFAB_TRANSPORT=verbs -x SFAB_WAIT=block
-    conformance "mixed, 2 nodes of 2 ranks" -n 4 --nodes 2
-    conformance "mixed, 2 nodes, dissemination" -n 5 --nodes 2 -x SFAB_BARRIER=dissemination -x SFAB_RADIX=3
     conformance "verbs, small queues" -n 2 -x SFAB_TRANSPORT=verbs -x SFAB_VERBS_SQ_DEPTH=8
     conformance "verbs, nothing inline" -n 2 -x SFAB_TRANSPORT=verbs -x SFAB_VERBS_INLINE=0
+}
+
+mixed() {
+    conformance "mixed, 2 nodes of 2 ranks" -n 4 --nodes 2
+    conformance "mixed, 2 nodes, dissemination" -n 5 --nodes 2 -x SFAB_BARRIER=dissemination -x SFAB_RADIX=3
+    conformance "mixed, 3 nodes of 1 rank" -n 3 --nodes 3
+}
+
+late() {
     for n in 2 5 8; do
         expect 0 "nobody left early" "$sfab" run -n $n -x SFAB_TRANSPORT=verbs -- "$tests/barrier_late" 40 $n
         expect 0 "nobody left early" "$sfab" run -n $n -x SFAB_TRANSPORT=verbs -x SFAB_BARRIER=dissemination -- "$tests/barrier_late" 40 $n
@@ -50,7 +57,17 @@ rdmacm() {
     conformance "mixed by rdma_cm" -n 4 --nodes 2 -x SFAB_VERBS_CM=rdmacm
 }
 
-sizes() { "$(dirname "$0")/../bench/sizes" "$build"; status=$?; [ $status = 0 ] && report OK "queue pairs and sync memory as stated" || report BAD "queue pairs and sync memory as stated"; }
+# Two devices on one network: each rank of a job may use another.
+devices() {
+    cat >"$WORK/rank" <<'RANK'
+#!/bin/bash
+SFAB_VERBS_DEVICE=rx$((SFAB_RANK % 2)) exec "$@"
+RANK
+    chmod +x "$WORK/rank"
+    expect 0 "25 checks, 0 failed" "$sfab" run -n 2 -x SFAB_TRANSPORT=verbs -- "$WORK/rank" "$tests/conformance"
+    expect 0 "nobody left early" "$sfab" run -n 4 -x SFAB_TRANSPORT=verbs -x SFAB_BARRIER=dissemination -- "$WORK/rank" "$tests/barrier_late" 40 4
+    expect 0 "rx1" "$sfab" info
+}
 
 $part
 finish
