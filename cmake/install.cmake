@@ -1,7 +1,10 @@
-# What `cmake --install` puts where: library, header, command, syncfab.pc and the CMake package. The
+# What `cmake --install` puts where: library, header, command, man page, syncfab.pc and the CMake package. The
 # installed tree may be moved as a whole: nothing in it names the prefix.
 install(TARGETS sfab RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY include/syncfab DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+file(GLOB SFAB_MAN1 docs/*.1)
+install(FILES ${SFAB_MAN1} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 
 # An export set for each library: only the static one makes its user look for what it is made of.
 set(SFAB_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/syncfab)

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #define GRACE_NS      2000000000ull  /* between SIGTERM and SIGKILL */
+#define CAUSE_NS      1000000000ull  /* for the rank that went first to end, before another is blamed */
 #define UNKILLABLE_NS 10000000000ull /* then a process hangs in the kernel and we give up */
 #define SECRET_BYTES  32
 #define FILES_SPARE   256
@@ -31,6 +32,15 @@ struct rank_process {
     pid_t pid;  /* 0: not started */
     bool ended; /* and reaped */
     int exec_errno;
+};
+
+/* A rank's failure, and how much it looks like the cause: of several that end in one moment, one
+ * that was killed by a signal has more likely brought down the others than the other way round. */
+struct failure {
+    uint32_t rank;
+    pid_t pid;
+    int wait_status;
+    int weight; /* 0: none */
 };
 
 struct keeper {
@@ -44,6 +54,9 @@ struct keeper {
     int signals;        /* signalfd */
     int lifeline;       /* -1: the launcher is gone */
     bool impatient;     /* a second signal, or the launcher is gone: no more waiting */
+    struct sfab_boot_server *server;
+    struct failure suspect;    /* weight 0: none; a failure that may be another's consequence */
+    uint64_t suspect_until_ns; /* how long the other has to end */
 };
 
 /* ---- ending ------------------------------------------------------------------------------ */
@@ -150,24 +163,24 @@ static void read_exec_failures(struct keeper *k)
     }
 }
 
-/* A rank's failure, and how much it looks like the cause: of several that end in one moment, one
- * that was killed by a signal has more likely brought down the others than the other way round. */
-struct failure {
-    uint32_t rank;
-    pid_t pid;
-    int wait_status;
-    int weight; /* 0: none */
-};
-
 static int weight_of(const struct keeper *k, uint32_t rank, int wait_status)
 {
+    int first = sfab_boot_server_first_dead(k->server) == (int64_t)rank ? 4 : 0;
     if (k->ranks[rank].exec_errno != 0) {
         return 3;
     }
     if (WIFSIGNALED(wait_status)) {
-        return 2;
+        return 2 + first;
     }
-    return WEXITSTATUS(wait_status) != 0 ? 1 : 0;
+    return WEXITSTATUS(wait_status) != 0 ? 1 + first : 0;
+}
+
+/* Whether the first rank to go is another one, which has not ended yet (it writes its core, or is just
+ * a moment slower than those it brought down). */
+static bool is_consequence(const struct keeper *k, const struct failure *f)
+{
+    int64_t first = sfab_boot_server_first_dead(k->server);
+    return first >= 0 && first != (int64_t)f->rank && !k->ranks[first].ended;
 }
 
 static int cannot_start(const struct sfab_run_options *options, int errnum)
@@ -211,9 +224,25 @@ static void rank_ended(struct keeper *k, uint32_t rank, struct failure *worst)
     }
 }
 
+/* Tells of a failure, unless it is better to wait a little for the rank that caused it. */
+static void judge(struct keeper *k, const struct failure *worst)
+{
+    if (worst->weight == 0 || k->phase != RUNNING) {
+        return;
+    }
+    if (k->suspect.weight == 0) {
+        k->suspect_until_ns = sfab_deadline_ns(sfab_now_ns(), CAUSE_NS);
+    }
+    k->suspect = *worst;
+    if (!is_consequence(k, worst) || sfab_now_ns() >= k->suspect_until_ns) {
+        tell_failure(k, worst);
+        k->suspect.weight = 0;
+    }
+}
+
 static void reap(struct keeper *k)
 {
-    struct failure worst = {0};
+    struct failure worst = k->suspect;
     for (;;) {
         siginfo_t info = {0};
         /* Looked at first, reaped later. */
@@ -228,9 +257,7 @@ static void reap(struct keeper *k)
             rank_ended(k, rank, &worst);
         }
     }
-    if (worst.weight > 0 && k->phase == RUNNING) {
-        tell_failure(k, &worst);
-    }
+    judge(k, &worst);
 }
 
 /* ---- the loop ---------------------------------------------------------------------------- */
@@ -282,7 +309,10 @@ static bool wait_once(struct keeper *k, int extra_fd, uint64_t deadline_ns)
 static void see_through(struct keeper *k)
 {
     while (k->running > 0) {
-        wait_once(k, -1, k->end_by_ns);
+        uint64_t suspect_ns = k->suspect.weight > 0 ? k->suspect_until_ns : UINT64_MAX;
+        wait_once(k, -1, suspect_ns < k->end_by_ns ? suspect_ns : k->end_by_ns);
+        struct failure suspect = k->suspect;
+        judge(k, &suspect);
         if (k->running > 0 && sfab_now_ns() >= k->end_by_ns) {
             time_is_over(k);
         }
@@ -415,6 +445,7 @@ int sfab_run_keep(const struct sfab_run_options *options, const struct sfab_run_
         return SFAB_RUN_EXIT_TROUBLE;
     }
     int status = prepare(&k, &server);
+    k.server = server;
     if (status == 0) {
         if (options->timeout_ns >= 0) {
             k.end_by_ns = sfab_deadline_ns(sfab_now_ns(), (uint64_t)options->timeout_ns);

@@ -6,12 +6,43 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/params.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
 static const char proof_label[] = "syncfab boot 1 proof";
 static const char session_label[] = "syncfab boot 1 session";
+
+/* A process that calls exit() without sfab_close still has our threads running while libcrypto tears its
+ * tables down in its own exit handler. So libcrypto is asked for no handler; and because the program may
+ * have set it up before us, each of our uses holds exit_gate for reading, and our own exit handler,
+ * registered later and so run earlier, closes it for good: a use after that fails instead of crashing. */
+static pthread_rwlock_t exit_gate = PTHREAD_RWLOCK_INITIALIZER;
+
+static void close_gate(void)
+{
+    pthread_rwlock_wrlock(&exit_gate);
+}
+
+static void set_up(void)
+{
+    OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
+    atexit(close_gate);
+}
+
+/* Whether libcrypto may be used; leave() must follow if so. */
+static bool enter(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, set_up);
+    return pthread_rwlock_tryrdlock(&exit_gate) == 0;
+}
+
+static void leave(void)
+{
+    pthread_rwlock_unlock(&exit_gate);
+}
 
 struct sfab_auth_channel {
     EVP_MAC_CTX *mac; /* keyed */
@@ -45,15 +76,15 @@ void sfab_auth_wipe(void *bytes, size_t len)
 int sfab_auth_digest(const void *data, size_t len, uint8_t out[SFAB_AUTH_DIGEST_BYTES])
 {
     size_t out_bytes = 0;
-    if (EVP_Q_digest(NULL, "SHA256", NULL, data, len, out, &out_bytes) != 1 ||
-        out_bytes != SFAB_AUTH_DIGEST_BYTES) {
-        return -EIO;
+    if (!enter()) {
+        return -ESHUTDOWN;
     }
-    return 0;
+    bool ok = EVP_Q_digest(NULL, "SHA256", NULL, data, len, out, &out_bytes) == 1;
+    leave();
+    return ok && out_bytes == SFAB_AUTH_DIGEST_BYTES ? 0 : -EIO;
 }
 
-/* A context that holds the key; NULL when libcrypto will not. */
-static EVP_MAC_CTX *keyed_mac(const uint8_t *key, size_t key_bytes)
+static EVP_MAC_CTX *make_keyed_mac(const uint8_t *key, size_t key_bytes)
 {
     EVP_MAC *hmac = EVP_MAC_fetch(NULL, "HMAC", NULL);
     if (hmac == NULL) {
@@ -71,6 +102,26 @@ static EVP_MAC_CTX *keyed_mac(const uint8_t *key, size_t key_bytes)
     return ctx;
 }
 
+/* A context that holds the key; NULL when libcrypto will not. */
+static EVP_MAC_CTX *keyed_mac(const uint8_t *key, size_t key_bytes)
+{
+    if (!enter()) {
+        return NULL;
+    }
+    EVP_MAC_CTX *ctx = make_keyed_mac(key, key_bytes);
+    leave();
+    return ctx;
+}
+
+/* After the process has begun to exit it is left to the kernel. */
+static void free_mac(EVP_MAC_CTX *ctx)
+{
+    if (enter()) {
+        EVP_MAC_CTX_free(ctx);
+        leave();
+    }
+}
+
 /* One part of what a MAC covers. */
 struct part {
     const void *bytes;
@@ -82,11 +133,15 @@ static int mac_parts(EVP_MAC_CTX *ctx, const struct part *parts, size_t count,
                      uint8_t out[SFAB_FRAME_MAC_BYTES])
 {
     size_t out_bytes = 0;
+    if (!enter()) {
+        return -ESHUTDOWN;
+    }
     bool ok = EVP_MAC_init(ctx, NULL, 0, NULL) == 1;
     for (size_t i = 0; ok && i < count; i++) {
         ok = EVP_MAC_update(ctx, parts[i].bytes, parts[i].len) == 1;
     }
     ok = ok && EVP_MAC_final(ctx, out, &out_bytes, SFAB_FRAME_MAC_BYTES) == 1;
+    leave();
     return ok && out_bytes == SFAB_FRAME_MAC_BYTES ? 0 : -EIO;
 }
 
@@ -117,7 +172,7 @@ int sfab_auth_derive(const struct sfab_boot_secret *secret, const uint8_t *hello
     if (status == 0) {
         status = mac_parts(ctx, session, 2, derived.session);
     }
-    EVP_MAC_CTX_free(ctx);
+    free_mac(ctx);
     if (status == 0) {
         *keys = derived;
     }
@@ -145,7 +200,7 @@ int sfab_auth_channel_new(const uint8_t session[SFAB_AUTH_DIGEST_BYTES],
 void sfab_auth_channel_free(struct sfab_auth_channel *channel)
 {
     if (channel != NULL) {
-        EVP_MAC_CTX_free(channel->mac);
+        free_mac(channel->mac);
         free(channel);
     }
 }

@@ -54,6 +54,10 @@ int sfab_boot_server_start(const struct sfab_boot_server_config *config,
  * sent (0 at once when none has joined), or timeout_ns is over (-ETIMEDOUT). */
 int sfab_boot_server_drain(struct sfab_boot_server *server, int64_t timeout_ns);
 
+/* The first rank whose connection broke without a goodbye; -1: none. When several ranks end in one
+ * moment, this one is the cause and the others have only heard of it. Any thread. */
+int64_t sfab_boot_server_first_dead(struct sfab_boot_server *server);
+
 /* Ends the thread and closes everything. NULL is allowed. */
 void sfab_boot_server_stop(struct sfab_boot_server *server);
 

@@ -239,6 +239,9 @@ static void server_free(struct sfab_boot_server *server)
 static struct sfab_boot_server *server_new(const struct sfab_boot_server_config *config)
 {
     struct sfab_boot_server *server = calloc(1, sizeof *server);
+    if (server != NULL) {
+        atomic_init(&server->first_dead, -1);
+    }
     if (server == NULL) {
         return NULL;
     }
@@ -345,6 +348,11 @@ int sfab_boot_server_drain(struct sfab_boot_server *server, int64_t timeout_ns)
     status = server->busy > 0 ? -ETIMEDOUT : 0;
     pthread_mutex_unlock(&server->lock);
     return status;
+}
+
+int64_t sfab_boot_server_first_dead(struct sfab_boot_server *server)
+{
+    return server != NULL ? atomic_load_explicit(&server->first_dead, memory_order_relaxed) : -1;
 }
 
 void sfab_boot_server_stop(struct sfab_boot_server *server)

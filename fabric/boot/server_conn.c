@@ -327,7 +327,12 @@ static void bury(struct sfab_boot_server *server, struct sfab_conn *conn)
         if (rank->conn == conn) {
             rank->conn = NULL;
             if (rank->state == SFAB_RANK_IN) {
+                int64_t none = -1;
                 rank->state = SFAB_RANK_DIED;
+                /* Relaxed: the number is all there is to know. Before anybody is told. */
+                atomic_compare_exchange_strong_explicit(&server->first_dead, &none, conn->rank,
+                                                        memory_order_relaxed,
+                                                        memory_order_relaxed);
                 if (server->job == SFAB_JOB_JOINING) {
                     sfab_join_died(server, conn->rank);
                 } else if (server->job == SFAB_JOB_RUNNING) {

@@ -121,6 +121,7 @@ struct sfab_boot_server {
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
+    _Atomic int64_t first_dead; /* -1: none */
     uint32_t busy; /* under lock: ranks for which drain waits */
 };
 

@@ -8,8 +8,8 @@ expect 139 "rank 1" "$bin/sfab" run -n 4 "$tests/dying" 1 segv
 expect 137 "rank 2" "$bin/sfab" run -n 4 "$tests/dying" 2 kill
 expect 3 "rank 0" "$bin/sfab" run -n 4 "$tests/dying" 0 exit
 # Without a launcher that ends them, the survivors themselves say who is gone.
-port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 for victim in 1 0; do
+    port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
     for r in 0 1 2; do
         SFAB_SECRET=s SFAB_ROOT=127.0.0.1:$port SFAB_RANK=$r SFAB_SIZE=3 timeout 30 "$tests/dying" $victim kill \
             >"$WORK/$r" 2>&1 & pids[r]=$!
@@ -23,7 +23,6 @@ for victim in 1 0; do
                 { report BAD "rank $r names rank $victim (status $status)"; cat "$WORK/$r"; }
         fi
     done
-    port=$((port + 1))
 done
 left=$(ls /dev/shm 2>/dev/null | grep -c sfab)
 [ "$left" = 0 ] && report OK "nothing in /dev/shm" || report BAD "nothing in /dev/shm"

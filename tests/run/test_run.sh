@@ -361,6 +361,13 @@ status_is 137
 says err "sfab run: the process that keeps the ranks was killed by signal 9 (Killed); all ranks have been ended"
 is "$(marked)" "" "left when the launcher had ended"
 
+test_named "SIGKILL to both: the ranks themselves end all the same"
+start -n 3 sleep 1000
+wait_marked 3
+kill -KILL "$LAUNCHER" "$(keeper_of "$LAUNCHER")"
+finish
+none_left
+
 test_named "SIGTERM to the keeper"
 start -n 3 sh -c "$FAMILY"
 wait_marked 12
@@ -401,12 +408,18 @@ finish
 status_is 130
 is "$(marked)" "" "left when the launcher had ended"
 
-test_named "stopped ranks are ended as well"
-start -n 2 sh -c 'kill -STOP $$'
+test_named "stopped ranks are woken to hear SIGTERM"
+rm -f "$DIR"/heard*
+start -n 2 sh -c 'trap "touch '"$DIR"'/heard$SFAB_RANK; exit 0" TERM; kill -STOP $$; exec sleep 1000'
 wait_marked 2
+for ((i = 0; i < 200; i++)); do
+    [ "$(for p in $(marked); do grep "State:.T" "/proc/$p/status"; done | wc -l)" = 2 ] && break
+    sleep 0.05
+done
 kill -TERM "$LAUNCHER"
 finish
 status_is 143
+is "$(cd "$DIR" && echo heard*)" "heard0 heard1"
 is "$(marked)" "" "left when the launcher had ended"
 
 test_named "a rank ends well and leaves children"
