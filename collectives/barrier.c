@@ -228,10 +228,20 @@ static void barrier_explain(struct sfab_op *op, char *text, size_t cap)
         snprintf(text + at, cap - at, "; and %d more", count - SHOWN);
 }
 
+/* The group is idle again: the next episode may be a quick one, if the policy of waiting lets it spin. */
+static void barrier_release(struct sfab_op *op)
+{
+    struct sfab_barrier *b = (struct sfab_barrier *)op;
+
+    b->quick = b->ready && b->broken == 0 && op->ctx->wait.first_spins > 0 ? b->algorithm->quick
+                                                                          : NULL;
+}
+
 static const struct sfab_op_class barrier_class = {.name = "barrier",
                                                    .step = barrier_step,
                                                    .fault = barrier_fault,
                                                    .explain = barrier_explain,
+                                                   .release = barrier_release,
                                                    .finishes_detached = true};
 
 /* ---- the public calls -------------------------------------------------------------------- */
@@ -251,21 +261,34 @@ __attribute__((noinline)) static int refuse_start(struct sfab_barrier *b)
                          ctx->rank, ctx->host, (unsigned long long)b->episode);
 }
 
-static inline int begin(struct sfab_barrier *b, uint8_t tag, unsigned count, bool listed)
+/* The next episode's number and word, for all to see. */
+static inline void announce(struct sfab_barrier *b, uint8_t tag)
 {
-    if (SFAB_UNLIKELY(b->op.state != SFAB_OP_FREE || b->broken != 0))
-        return refuse_start(b);
-    b->count = count;
     b->episode++;
-    b->tag = tag;
     b->word = sfab_word(b->episode, tag);
+    /* Release: who sees that this member has come sees what it did before. */
+    atomic_store_explicit(b->arrived, b->word, memory_order_release);
+}
+
+/* The announced episode becomes an operation under way. */
+static void make_op(struct sfab_barrier *b, uint8_t tag, unsigned count, bool listed)
+{
+    b->quick = NULL;
+    b->tag = tag;
+    b->count = count;
     b->poisoned = false;
     b->finished = false;
     b->resumable = false;
-    b->algorithm->begin(b);
     sfab_op_begin(&b->op, listed);
-    /* Release: who sees that this member has come sees what it did before. */
-    atomic_store_explicit(b->arrived, b->word, memory_order_release);
+}
+
+static int begin(struct sfab_barrier *b, uint8_t tag, unsigned count, bool listed)
+{
+    if (SFAB_UNLIKELY(b->op.state != SFAB_OP_FREE || b->broken != 0))
+        return refuse_start(b);
+    announce(b, tag);
+    make_op(b, tag, count, listed);
+    b->algorithm->begin(b);
     return 0;
 }
 
@@ -279,16 +302,30 @@ static inline int blocked(struct sfab_barrier *b, int rc)
     return rc;
 }
 
+/* All that is not the quick way: the first episode, sharing a CPU, a late member, a timeout of 0. */
+__attribute__((noinline)) static int barrier_slowly(struct sfab_barrier *b, int64_t timeout_ns)
+{
+    if (!b->resumable || b->op.state != SFAB_OP_LIVE) {
+        int rc = begin(b, SFAB_TAG_BARRIER, 0, false);
+        if (SFAB_UNLIKELY(rc != 0))
+            return rc;
+    }
+    return blocked(b, sfab_op_drive(&b->op, timeout_ns));
+}
+
 int sfab_barrier(sfab_group *group, int64_t timeout_ns)
 {
     if (SFAB_UNLIKELY(!sfab_group_ok(group)))
         return -EINVAL;
     struct sfab_barrier *b = sfab_barrier_of(group);
-    if (SFAB_LIKELY(!b->resumable || b->op.state != SFAB_OP_LIVE)) {
-        int rc = begin(b, SFAB_TAG_BARRIER, 0, false);
-        if (SFAB_UNLIKELY(rc != 0))
-            return rc;
+    if (SFAB_UNLIKELY(b->quick == NULL || timeout_ns == 0))
+        return barrier_slowly(b, timeout_ns);
+    announce(b, SFAB_TAG_BARRIER);
+    if (SFAB_LIKELY(b->quick(b, group->ctx->wait.first_spins) == 0)) {
+        group->ctx->counters.barriers++;
+        return 0;
     }
+    make_op(b, SFAB_TAG_BARRIER, 0, false);
     return blocked(b, sfab_op_drive(&b->op, timeout_ns));
 }
 

@@ -38,6 +38,10 @@ struct sfab_barrier_algorithm {
     void (*begin)(struct sfab_barrier *b);
     /* As an operation's step. On success the reduction's result is in b->acc. */
     int (*step)(struct sfab_barrier *b);
+    /* A whole plain episode in one go, without an operation: b's episode and word are set and announced.
+     * 0: done. SFAB_INPROGRESS: not so quickly, or something is wrong; everything is as begin() and some
+     * steps would have left it. NULL: always the long way. */
+    int (*quick)(struct sfab_barrier *b, uint32_t spins);
 };
 
 extern const struct sfab_barrier_algorithm sfab_dissemination, sfab_central, sfab_star;
@@ -58,6 +62,10 @@ struct sfab_barrier {
     const struct sfab_barrier_algorithm *algorithm;
     void *own; /* the algorithm's state */
     _Atomic uint64_t *arrived;
+
+    /* The algorithm's quick, while nothing stands against it: targets open, no episode under way, group
+     * not broken; else NULL. */
+    int (*quick)(struct sfab_barrier *b, uint32_t spins);
 
     /* the episode under way, or the last one */
     uint64_t episode;

@@ -247,10 +247,53 @@ static int dissem_step(struct sfab_barrier *b)
     return 0;
 }
 
+/* Leaves the quick way at a slot that it has not got past: step() takes it from there. */
+__attribute__((noinline)) static int leave_quick(struct own *own, uint32_t round, uint32_t slot,
+                                                 bool receiving)
+{
+    own->round = round;
+    own->next = slot;
+    own->receiving = receiving;
+    return SFAB_INPROGRESS;
+}
+
+static int dissem_quick(struct sfab_barrier *b, uint32_t spins)
+{
+    struct own *own = b->own;
+    const uint64_t word = b->word; /* without a tag: a plain barrier's */
+    uint32_t sent = 0, heard = 0;
+
+    for (uint32_t r = 0; r < own->rounds; r++) {
+        const uint32_t end = own->plan[r].end;
+
+        for (; sent < end; sent++) {
+            const struct slot *slot = &own->slots[sent];
+
+            if (SFAB_UNLIKELY(
+                    slot->ep->ops->put_u64(slot->ep, &slot->to, slot->flag_at, word) != 0))
+                return leave_quick(own, r, sent, false);
+        }
+        for (; heard < end; heard++) {
+            const _Atomic uint64_t *flag = own->slots[heard].flag;
+            uint64_t seen;
+
+            while ((seen = atomic_load_explicit(flag, memory_order_acquire)) < word) { /* WORD-ACQ */
+                if (SFAB_UNLIKELY(spins-- == 0))
+                    return leave_quick(own, r, heard, true);
+                sfab_cpu_relax();
+            }
+            if (SFAB_UNLIKELY((seen ^ word) - 1 < UINT8_MAX)) /* this episode, another tag */
+                return leave_quick(own, r, heard, true);
+        }
+    }
+    return 0;
+}
+
 const struct sfab_barrier_algorithm sfab_dissemination = {.name = "dissemination",
                                                           .setup = dissem_setup,
                                                           .teardown = dissem_teardown,
                                                           .target = dissem_target,
                                                           .connected = dissem_connected,
                                                           .begin = dissem_begin,
-                                                          .step = dissem_step};
+                                                          .step = dissem_step,
+                                                          .quick = dissem_quick};

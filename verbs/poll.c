@@ -95,8 +95,8 @@ static const char *meaning(const struct sfab_vb_tp *tp, enum ibv_wc_status statu
     case IBV_WC_RNR_RETRY_EXC_ERR:
         return "it was not ready to receive for too long";
     case IBV_WC_WR_FLUSH_ERR:
-        return "the connection was broken before this could be sent: the peer has closed it, or "
-               "the port here went down";
+        return "the connection was broken before this could be sent: the peer has closed it, the "
+               "port here went down, or a local buffer was not registered";
     case IBV_WC_REM_ACCESS_ERR:
         return "it refused the access: that memory was freed or closed there, or its key does not "
                "allow this";

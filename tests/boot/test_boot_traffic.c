@@ -154,7 +154,7 @@ static void late_members_are_named_and_the_tag_is_dead(void **state)
     (void)state;
     struct job job;
     struct seat *seats = joined_job(&job, 5);
-    struct exchange x = {.tag = 9, .count = 5, .timeout_ns = (int64_t)(300 * MS), .times = 1};
+    struct exchange x = {.tag = 9, .count = 5, .timeout_ns = (int64_t)(2 * S), .times = 1};
     struct exchange patient = {.tag = 9, .count = 5, .timeout_ns = -1, .times = 1};
     set_exchange(seats, 2, &x);
     seats[1].arg = &patient; /* hears it from the one that gives up */
@@ -162,7 +162,7 @@ static void late_members_are_named_and_the_tag_is_dead(void **state)
     assert_statuses(seats, 2, -ETIMEDOUT);
     for (uint32_t r = 0; r < 2; r++) {
         assert_non_null(strstr(seats[r].err.text, "ranks 2-4 have not come"));
-        assert_non_null(strstr(seats[r].err.text, "rank 0 (hostA) waited 3"));
+        assert_non_null(strstr(seats[r].err.text, "rank 0 (hostA) waited 2"));
     }
     set_exchange(seats + 2, 1, &patient);
     on_all(seats + 2, 1, act_exchange); /* too late */

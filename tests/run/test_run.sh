@@ -364,7 +364,9 @@ is "$(marked)" "" "left when the launcher had ended"
 test_named "SIGKILL to both: the ranks themselves end all the same"
 start -n 3 sleep 1000
 wait_marked 3
-kill -KILL "$LAUNCHER" "$(keeper_of "$LAUNCHER")"
+both="$LAUNCHER $(keeper_of "$LAUNCHER")"
+kill -STOP $both # so that neither has the time to clean up after the other
+kill -KILL $both
 finish
 none_left
 
