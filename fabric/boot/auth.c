@@ -14,10 +14,11 @@
 static const char proof_label[] = "syncfab boot 1 proof";
 static const char session_label[] = "syncfab boot 1 session";
 
-/* A process that calls exit() without sfab_close still has our threads running while libcrypto tears its
- * tables down in its own exit handler. So libcrypto is asked for no handler; and because the program may
- * have set it up before us, each of our uses holds exit_gate for reading, and our own exit handler,
- * registered later and so run earlier, closes it for good: a use after that fails instead of crashing. */
+/* A process that calls exit() without sfab_close still has our threads running while libcrypto
+ * tears its tables down in its own exit handler. So libcrypto is asked for no handler; and because
+ * the program may have set it up before us, each of our uses holds exit_gate for reading, and our
+ * own exit handler, registered later and so run earlier, closes it for good: a use after that fails
+ * instead of crashing. */
 static pthread_rwlock_t exit_gate = PTHREAD_RWLOCK_INITIALIZER;
 
 static void close_gate(void)

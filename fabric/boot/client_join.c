@@ -319,7 +319,9 @@ static int wait_for_all(struct attempt *a, struct sfab_err *err)
         return status; /* the server's timeout was first */
     }
     /* Too late: have the server say who is missing, to everybody. */
-    status = sfab_stream_queue_copy(&a->boot->stream, SFAB_FRAME_GIVE_UP, NULL, 0);
+    uint8_t waited[8];
+    size_t len = sfab_frame_put_u64(waited, sizeof waited, a->config->join_timeout_ns);
+    status = sfab_stream_queue_copy(&a->boot->stream, SFAB_FRAME_GIVE_UP, waited, len);
     if (status == 0) {
         status = hear_joined(a, sfab_now_ns() + SFAB_VERDICT_WAIT_NS, err);
     }

@@ -73,7 +73,8 @@ struct sfab_hello {
 size_t sfab_frame_put_hello(uint8_t *out, size_t cap, const struct sfab_hello *hello);
 int sfab_frame_get_hello(const uint8_t *in, size_t len, struct sfab_hello *hello);
 
-/* CHALLENGE and PROOF: 32 bytes. WELCOME, JOINED and GIVE_UP: nothing. LEAVE: the goodbye. */
+/* CHALLENGE and PROOF: 32 bytes. WELCOME and JOINED: nothing. GIVE_UP: for how long it waited, in
+ * ns. LEAVE: the goodbye. */
 int sfab_frame_get_bytes32(const uint8_t *in, size_t len, uint8_t out[32]);
 size_t sfab_frame_put_u64(uint8_t *out, size_t cap, uint64_t value);
 int sfab_frame_get_u64(const uint8_t *in, size_t len, uint64_t *value);

@@ -152,7 +152,7 @@ static void member_frame(struct sfab_boot_server *server, struct sfab_conn *conn
     bool running = server->job == SFAB_JOB_RUNNING;
     bool in = server->ranks[conn->rank].state == SFAB_RANK_IN;
     if (frame->type == SFAB_FRAME_GIVE_UP) {
-        sfab_join_give_up(server, conn); /* may cross with JOINED */
+        sfab_join_give_up(server, conn, frame); /* may cross with JOINED */
     } else if (frame->type == SFAB_FRAME_GATHER && running && in) {
         sfab_gather_add(server, conn, frame);
     } else if (frame->type == SFAB_FRAME_CANCEL && running && in) {
@@ -331,8 +331,7 @@ static void bury(struct sfab_boot_server *server, struct sfab_conn *conn)
                 rank->state = SFAB_RANK_DIED;
                 /* Relaxed: the number is all there is to know. Before anybody is told. */
                 atomic_compare_exchange_strong_explicit(&server->first_dead, &none, conn->rank,
-                                                        memory_order_relaxed,
-                                                        memory_order_relaxed);
+                                                        memory_order_relaxed, memory_order_relaxed);
                 if (server->job == SFAB_JOB_JOINING) {
                     sfab_join_died(server, conn->rank);
                 } else if (server->job == SFAB_JOB_RUNNING) {

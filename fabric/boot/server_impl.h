@@ -122,7 +122,7 @@ struct sfab_boot_server {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     _Atomic int64_t first_dead; /* -1: none */
-    uint32_t busy; /* under lock: ranks for which drain waits */
+    uint32_t busy;              /* under lock: ranks for which drain waits */
 };
 
 /* server_conn.c */
@@ -154,7 +154,8 @@ void sfab_join_hello(struct sfab_boot_server *server, struct sfab_conn *conn,
                      const struct sfab_frame *frame);
 void sfab_join_proof(struct sfab_boot_server *server, struct sfab_conn *conn,
                      const struct sfab_frame *frame);
-void sfab_join_give_up(struct sfab_boot_server *server, struct sfab_conn *conn);
+void sfab_join_give_up(struct sfab_boot_server *server, struct sfab_conn *conn,
+                       const struct sfab_frame *frame);
 void sfab_join_died(struct sfab_boot_server *server, uint32_t rank);
 void sfab_join_expire(struct sfab_boot_server *server, uint64_t now_ns);
 

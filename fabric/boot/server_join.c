@@ -76,14 +76,19 @@ void sfab_join_expire(struct sfab_boot_server *server, uint64_t now_ns)
     }
 }
 
-void sfab_join_give_up(struct sfab_boot_server *server, struct sfab_conn *conn)
+void sfab_join_give_up(struct sfab_boot_server *server, struct sfab_conn *conn,
+                       const struct sfab_frame *frame)
 {
+    uint64_t waited_ns;
+    if (sfab_frame_get_u64(frame->payload, frame->len_bytes, &waited_ns) != 0) {
+        sfab_conn_doom(conn);
+        return;
+    }
     if (server->job != SFAB_JOB_JOINING) {
         return; /* it has crossed with JOINED or REFUSED, which the client reads next */
     }
     char who[96];
-    fail_for_missing(server, sfab_route_name(server, conn->rank, who, sizeof who),
-                     sfab_now_ns() - conn->born_ns);
+    fail_for_missing(server, sfab_route_name(server, conn->rank, who, sizeof who), waited_ns);
 }
 
 void sfab_join_died(struct sfab_boot_server *server, uint32_t rank)

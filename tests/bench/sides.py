@@ -78,6 +78,7 @@ class Bench:
         self.made = os.path.join(build, "bench")
         self.loop = os.path.join(self.made, "mpi_barrier")
         self.cacheline = os.path.join(self.made, "cacheline")
+        self.switches = os.path.join(self.made, "switch")
         self.transport = transport
         self.timeout_s = timeout_s
         # What the compared run is not to inherit from the caller; the device's choice it may.
@@ -132,6 +133,7 @@ class Bench:
         """Builds the programs of this folder that the library has no part in, where that is due."""
         self.make_one(self.loop, [find_tool("mpicc", "libopenmpi-dev")], ["-lm"])
         self.make_one(self.cacheline, [find_tool("cc", "gcc"), "-pthread"], [])
+        self.make_one(self.switches, [find_tool("cc", "gcc")], [])
 
     def make_one(self, program, compiler, libraries):
         source = os.path.join(HERE, os.path.basename(program) + ".c")
@@ -174,10 +176,8 @@ class Bench:
     # ---- what the machine itself takes -------------------------------------------------------
 
     def switch(self, ranks):
-        """ns for one context switch among as many processes on one CPU as each CPU has here."""
-        n = max(2, round(ranks / cpus()))
-        return json_line([self.sfab, "bench", "switch", "-n", str(n), "--bind", "none", "--transport",
-                          "shm", "--json"], self.timeout_s)["p50_ns"]
+        """ns for one context switch where so many processes share the CPUs."""
+        return json_line([self.switches, str(ranks)], self.timeout_s)["switch_ns"]
 
     def line(self):
         """ns of a cache line's round trip between two CPUs, and of a barrier that is nothing more."""

@@ -74,8 +74,8 @@ static void missing_rank_is_named_when_a_rank_gives_up(void **state)
     struct seat *seats = seats_new(&job, 2);
     seats[0].config.join_timeout_ns = 2 * S; /* the other one waits longer, and need not */
     on_all(seats, 2, act_join);
-    assert_says(&seats[0], -ETIMEDOUT, "rank 2 of 3 has not joined (rank 0 (hostA) waited 2");
-    assert_says(&seats[1], -ETIMEDOUT, "rank 2 of 3 has not joined (rank 0 (hostA) waited 2");
+    assert_says(&seats[0], -ETIMEDOUT, "rank 2 of 3 has not joined (rank 0 (hostA) waited 2 s)");
+    assert_says(&seats[1], -ETIMEDOUT, "rank 2 of 3 has not joined (rank 0 (hostA) waited 2 s)");
     seats_free(seats, 2);
     job_stop(&job);
 }

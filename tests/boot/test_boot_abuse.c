@@ -331,10 +331,10 @@ static void changed_frames_are_refused(void **state)
 static void nonsense_of_a_member_is_its_own_end(void **state)
 {
     (void)state;
-    static const uint16_t types[] = {SFAB_FRAME_HELLO,    SFAB_FRAME_PROOF, SFAB_FRAME_WELCOME,
-                                     SFAB_FRAME_GATHERED, SFAB_FRAME_GONE,  SFAB_FRAME_MESSAGE,
-                                     SFAB_FRAME_GATHER,   SFAB_FRAME_SEND,  SFAB_FRAME_CANCEL,
-                                     SFAB_FRAME_LEAVE};
+    static const uint16_t types[] = {SFAB_FRAME_HELLO,    SFAB_FRAME_PROOF,  SFAB_FRAME_WELCOME,
+                                     SFAB_FRAME_GATHERED, SFAB_FRAME_GONE,   SFAB_FRAME_MESSAGE,
+                                     SFAB_FRAME_GATHER,   SFAB_FRAME_SEND,   SFAB_FRAME_CANCEL,
+                                     SFAB_FRAME_LEAVE,    SFAB_FRAME_GIVE_UP};
     capture_start();
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         struct job job;
