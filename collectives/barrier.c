@@ -212,9 +212,9 @@ static void barrier_explain(struct sfab_op *op, char *text, size_t cap)
                  (unsigned long long)b->episode, b->group->size);
         return;
     }
-    at += (size_t)snprintf(text, cap, "episode %llu: %d of %u ranks ha%s not arrived:",
-                           (unsigned long long)b->episode, count, b->group->size,
-                           count == 1 ? "s" : "ve");
+    at += (size_t)snprintf(
+        text, cap, "episode %llu: %d of %u ranks ha%s not arrived:", (unsigned long long)b->episode,
+        count, b->group->size, count == 1 ? "s" : "ve");
     for (int i = 0; i < count && i < SHOWN && at + 1 < cap; i++) {
         int n = late[i].episode_known
                     ? snprintf(text + at, cap - at, "%s rank %d (%s), last episode %llu",
@@ -233,8 +233,8 @@ static void barrier_release(struct sfab_op *op)
 {
     struct sfab_barrier *b = (struct sfab_barrier *)op;
 
-    b->quick = b->ready && b->broken == 0 && op->ctx->wait.first_spins > 0 ? b->algorithm->quick
-                                                                          : NULL;
+    b->quick =
+        b->ready && b->broken == 0 && op->ctx->wait.first_spins > 0 ? b->algorithm->quick : NULL;
 }
 
 static const struct sfab_op_class barrier_class = {.name = "barrier",
@@ -255,10 +255,11 @@ __attribute__((noinline)) static int refuse_start(struct sfab_barrier *b)
                              "rank %u (%s): this group runs no barrier any more since episode %llu "
                              "failed: %s",
                              ctx->rank, ctx->host, (unsigned long long)b->episode, b->broken_text);
-    return sfab_ctx_fail(ctx, -EBUSY,
-                         "rank %u (%s): episode %llu of this group's barrier is still under way: finish "
-                         "it with sfab_op_wait first",
-                         ctx->rank, ctx->host, (unsigned long long)b->episode);
+    return sfab_ctx_fail(
+        ctx, -EBUSY,
+        "rank %u (%s): episode %llu of this group's barrier is still under way: finish "
+        "it with sfab_op_wait first",
+        ctx->rank, ctx->host, (unsigned long long)b->episode);
 }
 
 /* The next episode's number and word, for all to see. */
@@ -349,10 +350,11 @@ static int reduce_begin(struct sfab_group *group, sfab_reduce reduce, uint64_t *
         return -EINVAL;
     struct sfab_barrier *b = sfab_barrier_of(group);
     if (words == NULL || count == 0 || count > SFAB_REDUCE_WORDS_MAX || (unsigned)reduce > SFAB_SUM)
-        return sfab_ctx_fail(group->ctx, -EINVAL,
-                             "a barrier with a reduction takes 1 to %d words and AND, OR, MIN, MAX or "
-                             "SUM; it was given %u words and reduction %d",
-                             SFAB_REDUCE_WORDS_MAX, count, (int)reduce);
+        return sfab_ctx_fail(
+            group->ctx, -EINVAL,
+            "a barrier with a reduction takes 1 to %d words and AND, OR, MIN, MAX or "
+            "SUM; it was given %u words and reduction %d",
+            SFAB_REDUCE_WORDS_MAX, count, (int)reduce);
     if (b->op.state != SFAB_OP_FREE || b->broken != 0)
         return refuse_start(b);
     b->reduce = reduce;

@@ -72,14 +72,14 @@ struct sfab_barrier {
     uint64_t word; /* episode and tag, as sent */
     uint8_t tag;   /* what this member is in */
     bool poisoned;
-    bool finished; /* step has ended with `result`: it stays so */
+    bool finished;  /* step has ended with `result`: it stays so */
     bool resumable; /* a blocking call timed out in it */
-    bool ready;    /* targets are open */
+    bool ready;     /* targets are open */
     int result;
     uint32_t next_target;
     sfab_reduce reduce;
-    unsigned count;    /* words reduced; 0: none */
-    uint64_t *words;   /* the caller's */
+    unsigned count;  /* words reduced; 0: none */
+    uint64_t *words; /* the caller's */
     uint64_t acc[SFAB_PAYLOAD_WORDS];
     struct sfab_mismatch mismatch;
 

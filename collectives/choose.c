@@ -41,11 +41,11 @@ const struct sfab_barrier_algorithm *sfab_choose_algorithm(const struct sfab_gro
         break;
     }
     if (one_kernel(ctx) && ctx->crowded) {
-        snprintf(reason, cap, "%u ranks share %u CPUs, so the fewest wake-ups win", ctx->local_ranks,
-                 ctx->local_cpus_fit);
+        snprintf(reason, cap, "%u ranks share %u CPUs, so the fewest wake-ups win",
+                 ctx->local_ranks, ctx->local_cpus_fit);
         return central;
     }
-    snprintf(reason, cap, "%s", one_kernel(ctx) ? "every rank has a CPU of its own"
-                                                : "ranks are on several machines");
+    snprintf(reason, cap, "%s",
+             one_kernel(ctx) ? "every rank has a CPU of its own" : "ranks are on several machines");
     return &sfab_dissemination;
 }

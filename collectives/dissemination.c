@@ -28,9 +28,9 @@ struct round {
 
 struct own {
     uint32_t rounds, round;
-    uint32_t next;    /* slot to send to or to hear from next */
+    uint32_t next; /* slot to send to or to hear from next */
     bool receiving;
-    bool full_is_all; /* SUM: which partial sum is the result */
+    bool full_is_all;                   /* SUM: which partial sum is the result */
     uint64_t fresh[SFAB_PAYLOAD_WORDS]; /* SUM: the sums of the round under way */
     struct round *plan;
     struct slot *slots;
@@ -269,15 +269,16 @@ static int dissem_quick(struct sfab_barrier *b, uint32_t spins)
         for (; sent < end; sent++) {
             const struct slot *slot = &own->slots[sent];
 
-            if (SFAB_UNLIKELY(
-                    slot->ep->ops->put_u64(slot->ep, &slot->to, slot->flag_at, word) != 0))
+            if (SFAB_UNLIKELY(slot->ep->ops->put_u64(slot->ep, &slot->to, slot->flag_at, word) !=
+                              0))
                 return leave_quick(own, r, sent, false);
         }
         for (; heard < end; heard++) {
             const _Atomic uint64_t *flag = own->slots[heard].flag;
             uint64_t seen;
 
-            while ((seen = atomic_load_explicit(flag, memory_order_acquire)) < word) { /* WORD-ACQ */
+            while ((seen = atomic_load_explicit(flag, memory_order_acquire)) <
+                   word) { /* WORD-ACQ */
                 if (SFAB_UNLIKELY(spins-- == 0))
                     return leave_quick(own, r, heard, true);
                 sfab_cpu_relax();

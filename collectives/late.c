@@ -24,8 +24,8 @@ static void note(struct search *s, uint32_t rank, bool known, uint64_t episode)
     if (s->count < s->cap) {
         struct sfab_late *late = &s->late[s->count];
 
-        *late = (struct sfab_late){
-            .rank = (int)rank, .episode_known = known, .last_episode = episode};
+        *late =
+            (struct sfab_late){.rank = (int)rank, .episode_known = known, .last_episode = episode};
         snprintf(late->host, sizeof late->host, "%s", s->b->op.ctx->identities[rank].host);
     }
     s->count++;
@@ -80,8 +80,7 @@ static bool ask(struct search *s, uint32_t member, uint64_t *into)
     if (peer->ep == NULL || peer->arena.base == 0)
         return false;
     while (rc == -EAGAIN) {
-        rc = peer->ep->ops->get(peer->ep, &peer->arena,
-                                sfab_barrier_at(s->b, s->b->layout.arrived),
+        rc = peer->ep->ops->get(peer->ep, &peer->arena, sfab_barrier_at(s->b, s->b->layout.arrived),
                                 ctx->arena_mem[peer->tp], into, sizeof *into);
         if (rc == -EAGAIN && sfab_ctx_pause(ctx, &s->since_ns, patience_ns) != 0)
             return false;

@@ -90,9 +90,8 @@ static bool has_come(struct sfab_barrier *b, size_t word_at, uint64_t *word)
 /* Member 0, about one arrival. */
 static void take(struct sfab_barrier *b, uint32_t member, uint64_t word)
 {
-    const uint64_t *values =
-        (const uint64_t *)sfab_barrier_here(b, b->layout.values) +
-        (2 * (size_t)member + (b->episode & 1)) * VALUE_WORDS;
+    const uint64_t *values = (const uint64_t *)sfab_barrier_here(b, b->layout.values) +
+                             (2 * (size_t)member + (b->episode & 1)) * VALUE_WORDS;
 
     if (sfab_word_tag(word) != b->tag)
         sfab_barrier_mismatch(b, member, sfab_word_tag(word));

@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define SFAB_CACHE_LINE 64
+#define SFAB_CACHE_LINE  64
 #define SFAB_ARENA_MAGIC UINT64_C(0x31304241464e5953) /* "SYNFAB01" */
 
 /* Who this is: written once, before the rank joins the job. */
@@ -23,8 +23,9 @@ struct sfab_arena_id {
 
 /* Sleeping and waking among the ranks of a host (fabric/shm/doorbell.h). */
 struct sfab_arena_doorbell {
-    _Atomic uint32_t rings;    /* futex word: grows by one each time somebody wakes the owner */
-    _Atomic uint32_t sleeping; /* 1 while the owner sleeps or is about to; written by the owner only */
+    _Atomic uint32_t rings; /* futex word: grows by one each time somebody wakes the owner */
+    _Atomic uint32_t
+        sleeping; /* 1 while the owner sleeps or is about to; written by the owner only */
     uint64_t pad[7];
 };
 

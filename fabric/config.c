@@ -108,9 +108,10 @@ static int set_number(const struct setting *s, const char *value, int64_t *out,
     long long number = strtoll(value, &end, 10);
     if (value[0] == '\0' || isspace((unsigned char)value[0]) || *end != '\0' || errno != 0 ||
         number < s->min || number > s->max)
-        return sfab_fail(err, SFAB_ERR_CONFIG,
-                         "%s=\"%.80s\" cannot be used: it takes a whole number from %lld to %lld (%s)",
-                         s->name, value, (long long)s->min, (long long)s->max, s->help);
+        return sfab_fail(
+            err, SFAB_ERR_CONFIG,
+            "%s=\"%.80s\" cannot be used: it takes a whole number from %lld to %lld (%s)", s->name,
+            value, (long long)s->min, (long long)s->max, s->help);
     *out = number;
     return 0;
 }
@@ -256,9 +257,10 @@ static int check(struct sfab_config *config, struct sfab_err *err)
     for (size_t i = 0; i < sizeof mtus / sizeof mtus[0]; i++)
         good = good || config->verbs_mtu == mtus[i];
     if (!good)
-        return sfab_fail(err, SFAB_ERR_CONFIG,
-                         "SFAB_VERBS_MTU=%lld cannot be used: it takes 256, 512, 1024, 2048 or 4096",
-                         (long long)config->verbs_mtu);
+        return sfab_fail(
+            err, SFAB_ERR_CONFIG,
+            "SFAB_VERBS_MTU=%lld cannot be used: it takes 256, 512, 1024, 2048 or 4096",
+            (long long)config->verbs_mtu);
     if (config->radix == 1)
         return sfab_fail(err, SFAB_ERR_CONFIG,
                          "SFAB_RADIX=1 cannot be used: a dissemination needs a radix of 2 or more");
@@ -266,19 +268,21 @@ static int check(struct sfab_config *config, struct sfab_err *err)
         return sfab_fail(err, SFAB_ERR_CONFIG,
                          "SFAB_SIZE=0 cannot be used: a job has at least one rank");
     if (config->size == -1 && config->rank > 0)
-        return sfab_fail(err, SFAB_ERR_CONFIG,
-                         "SFAB_RANK=%lld is set but SFAB_SIZE is not: set both, or start the program "
-                         "with `sfab run -n N`",
-                         (long long)config->rank);
+        return sfab_fail(
+            err, SFAB_ERR_CONFIG,
+            "SFAB_RANK=%lld is set but SFAB_SIZE is not: set both, or start the program "
+            "with `sfab run -n N`",
+            (long long)config->rank);
     if (config->size == -1)
         config->size = 1;
     if (config->size == 1 && config->rank == -1)
         config->rank = 0;
     if (config->rank == -1)
-        return sfab_fail(err, SFAB_ERR_CONFIG,
-                         "SFAB_SIZE=%lld is set but SFAB_RANK is not: every process needs a rank of "
-                         "its own, from 0 to %lld",
-                         (long long)config->size, (long long)config->size - 1);
+        return sfab_fail(
+            err, SFAB_ERR_CONFIG,
+            "SFAB_SIZE=%lld is set but SFAB_RANK is not: every process needs a rank of "
+            "its own, from 0 to %lld",
+            (long long)config->size, (long long)config->size - 1);
     if (config->rank >= config->size)
         return sfab_fail(err, SFAB_ERR_CONFIG,
                          "rank %lld cannot be used in a job of %lld: ranks go from 0 to %lld",
@@ -297,10 +301,11 @@ int sfab_config_load(const sfab_attr *attr, char *const *environment, struct sfa
     if (attr == NULL)
         attr = &nothing;
     if (attr->struct_bytes != sizeof *attr)
-        return sfab_fail(err, -EINVAL,
-                         "sfab_attr.struct_bytes is %zu, this library's is %zu: call sfab_attr_init "
-                         "first, and compile against the header of this library",
-                         attr->struct_bytes, sizeof *attr);
+        return sfab_fail(
+            err, -EINVAL,
+            "sfab_attr.struct_bytes is %zu, this library's is %zu: call sfab_attr_init "
+            "first, and compile against the header of this library",
+            attr->struct_bytes, sizeof *attr);
     for (size_t i = 0; rc == 0 && i < SETTINGS; i++)
         rc = set(&loaded, &table[i], table[i].fallback, SFAB_ORIGIN_DEFAULT, err);
     if (rc == 0)
@@ -359,10 +364,11 @@ int sfab_config_parse_root(const char *root, char *host, size_t cap, uint16_t *p
     if (colon != NULL && isdigit((unsigned char)colon[1]))
         number = strtoul(colon + 1, &end, 10);
     if (len == 0 || len >= cap || end == NULL || *end != '\0' || number == 0 || number > 65535)
-        return sfab_fail(err, SFAB_ERR_CONFIG,
-                         "SFAB_ROOT=\"%.80s\" cannot be used: it takes host:port or [IPv6]:port with a "
-                         "port from 1 to 65535",
-                         root);
+        return sfab_fail(
+            err, SFAB_ERR_CONFIG,
+            "SFAB_ROOT=\"%.80s\" cannot be used: it takes host:port or [IPv6]:port with a "
+            "port from 1 to 65535",
+            root);
     memcpy(host, start, len);
     host[len] = '\0';
     *port = (uint16_t)number;

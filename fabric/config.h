@@ -16,11 +16,7 @@
 
 #define SFAB_CONFIG_TEXT_BYTES 256
 
-enum sfab_barrier_choice {
-    SFAB_BARRIER_AUTO,
-    SFAB_BARRIER_DISSEMINATION,
-    SFAB_BARRIER_CENTRAL
-};
+enum sfab_barrier_choice { SFAB_BARRIER_AUTO, SFAB_BARRIER_DISSEMINATION, SFAB_BARRIER_CENTRAL };
 enum sfab_wait_choice { SFAB_WAIT_AUTO, SFAB_WAIT_SPIN, SFAB_WAIT_YIELD, SFAB_WAIT_BLOCK };
 enum sfab_verbs_cm { SFAB_VERBS_CM_BOOT, SFAB_VERBS_CM_RDMACM };
 
@@ -31,7 +27,8 @@ struct sfab_config {
     int64_t root_served; /* 1: by a launcher; 0: by rank 0 */
     char secret[SFAB_CONFIG_TEXT_BYTES];
     char secret_file[SFAB_CONFIG_TEXT_BYTES];
-    char node[SFAB_CONFIG_TEXT_BYTES]; /* pretended node: ranks with different ones share no memory */
+    char node
+        [SFAB_CONFIG_TEXT_BYTES]; /* pretended node: ranks with different ones share no memory */
     char host[SFAB_CONFIG_TEXT_BYTES]; /* this host's name in sentences */
     int64_t boot_timeout_ms, close_timeout_ms;
     /* transports */
@@ -40,7 +37,7 @@ struct sfab_config {
     int64_t barrier; /* enum sfab_barrier_choice */
     int64_t radix;   /* 0: automatic */
     /* waiting */
-    int64_t wait; /* enum sfab_wait_choice */
+    int64_t wait;              /* enum sfab_wait_choice */
     int64_t spin_us, yield_us; /* -1: automatic */
     /* verbs */
     char verbs_device[SFAB_CONFIG_TEXT_BYTES];
@@ -50,9 +47,9 @@ struct sfab_config {
     int64_t verbs_timeout;   /* local ACK timeout t: 4.096 us * 2^t */
     int64_t verbs_retry;     /* transport retries, 0..7 */
     int64_t verbs_rnr_retry;
-    int64_t verbs_sq_depth;  /* send queue entries a queue pair */
-    int64_t verbs_inline;    /* bytes asked for */
-    int64_t verbs_cm;        /* enum sfab_verbs_cm */
+    int64_t verbs_sq_depth; /* send queue entries a queue pair */
+    int64_t verbs_inline;   /* bytes asked for */
+    int64_t verbs_cm;       /* enum sfab_verbs_cm */
     /* talk */
     int64_t log; /* enum sfab_log_level */
 

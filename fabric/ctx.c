@@ -52,10 +52,11 @@ int sfab_ctx_check_present(struct sfab_ctx *ctx, uint32_t rank, const char *doin
     char name[96];
 
     if (atomic_load_explicit(&ctx->boot_lost, memory_order_acquire)) /* LOST */
-        return sfab_ctx_fail(ctx, SFAB_ERR_PEER_DEAD,
-                             "rank %u (%s): %s cannot finish: the rendezvous of the job is lost (the "
-                             "launcher or rank 0, which served it, has ended): %s",
-                             ctx->rank, ctx->host, doing, ctx->boot_lost_text);
+        return sfab_ctx_fail(
+            ctx, SFAB_ERR_PEER_DEAD,
+            "rank %u (%s): %s cannot finish: the rendezvous of the job is lost (the "
+            "launcher or rank 0, which served it, has ended): %s",
+            ctx->rank, ctx->host, doing, ctx->boot_lost_text);
     /* GONE: pairs with the release in events.c. */
     switch ((enum sfab_presence)atomic_load_explicit(&peer->presence, memory_order_acquire)) {
     case SFAB_PRESENT:
@@ -68,11 +69,11 @@ int sfab_ctx_check_present(struct sfab_ctx *ctx, uint32_t rank, const char *doin
                              sfab_ctx_peer_name(ctx, rank, name, sizeof name),
                              (unsigned long long)peer->goodbye);
     case SFAB_GONE_DIED:
-        return sfab_ctx_fail(ctx, SFAB_ERR_PEER_DEAD,
-                             "rank %u (%s): %s cannot finish: %s has died (its process ended without "
-                             "sfab_close, or its host was cut off); look at its output for the cause",
-                             ctx->rank, ctx->host, doing,
-                             sfab_ctx_peer_name(ctx, rank, name, sizeof name));
+        return sfab_ctx_fail(
+            ctx, SFAB_ERR_PEER_DEAD,
+            "rank %u (%s): %s cannot finish: %s has died (its process ended without "
+            "sfab_close, or its host was cut off); look at its output for the cause",
+            ctx->rank, ctx->host, doing, sfab_ctx_peer_name(ctx, rank, name, sizeof name));
     }
     if (peer->ep != NULL &&
         atomic_load_explicit(&peer->ep->state, memory_order_acquire) == SFAB_EP_FAILED)

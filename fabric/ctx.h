@@ -31,7 +31,7 @@ struct sfab_peer {
 struct sfab_wait_policy {
     uint32_t first_spins; /* looks before the slow loop begins */
     uint64_t spin_ns, yield_ns;
-    uint64_t nap_ns;      /* longest sleep at a time */
+    uint64_t nap_ns; /* longest sleep at a time */
 };
 
 /* What one transport knows of the context: its way to call back. */
@@ -46,18 +46,18 @@ struct sfab_tp_link {
 /* A pooled operation: a flush, or a wait for a word (rma.c, word.c). */
 struct sfab_pool_op {
     struct sfab_op op;
-    int rank;               /* the one it depends on; SFAB_ALL_RANKS */
-    uint32_t next_rank;     /* flush of all: where it is */
-    uint64_t offset_bytes;  /* word: for sentences */
+    int rank;              /* the one it depends on; SFAB_ALL_RANKS */
+    uint32_t next_rank;    /* flush of all: where it is */
+    uint64_t offset_bytes; /* word: for sentences */
 };
 
 struct sfab_ctx {
     uint64_t magic;
     uint32_t rank, size;
     struct sfab_wait_policy wait;
-    _Atomic uint32_t faults;   /* grows with each rank that is gone and each endpoint that failed */
-    uint32_t all_present_at;   /* the value of faults when all were last seen to be there */
-    struct sfab_op ops;        /* head of the list of listed operations */
+    _Atomic uint32_t faults; /* grows with each rank that is gone and each endpoint that failed */
+    uint32_t all_present_at; /* the value of faults when all were last seen to be there */
+    struct sfab_op ops;      /* head of the list of listed operations */
     struct sfab_tp *tps[SFAB_TRANSPORTS_MAX];
     uint32_t tp_count;
     struct sfab_tp *polled[SFAB_TRANSPORTS_MAX]; /* those with something to poll */
@@ -73,13 +73,13 @@ struct sfab_ctx {
     char log_name[96];
     struct sfab_boot *boot;
     struct sfab_boot_server *server;
-    _Atomic int boot_lost;            /* 1: the rendezvous is gone; text below: pair LOST */
+    _Atomic int boot_lost; /* 1: the rendezvous is gone; text below: pair LOST */
     char boot_lost_text[256];
     struct sfab_identity *identities; /* of every rank */
     struct sfab_reach *reaches;       /* of every rank */
     pthread_mutex_t lock;             /* guards `opened` and the making of endpoints */
     pthread_cond_t opened_changed;
-    int opened;                       /* 0: opening, 1: wire-up messages can be served, -1: failed */
+    int opened; /* 0: opening, 1: wire-up messages can be served, -1: failed */
     /* Endpoints by transport and rank; NULL until used from here or asked for by the peer. Set under
      * the lock with release, read with acquire: pair EP. */
     _Atomic(struct sfab_ep *) *eps[SFAB_TRANSPORTS_MAX];
@@ -90,7 +90,7 @@ struct sfab_ctx {
     struct sfab_tp_mem *arena_mem[SFAB_TRANSPORTS_MAX];
     uint64_t *scratch; /* words in the arena that gets of the library's own land in */
     struct sfab_group *world;
-    bool crowded;      /* ranks of this node outnumber its CPUs */
+    bool crowded; /* ranks of this node outnumber its CPUs */
     uint32_t local_ranks, local_cpus_fit, nodes;
     struct sfab_mem *mems;   /* list of the user's memory */
     struct sfab_rmem *rmems; /* list of opened remote memory */
@@ -98,7 +98,7 @@ struct sfab_ctx {
     uint64_t share_sequence; /* of sfab_mem_share, for its exchange tags */
 };
 
-#define SFAB_CTX_MAGIC UINT64_C(0x5346414243545831)
+#define SFAB_CTX_MAGIC     UINT64_C(0x5346414243545831)
 #define SFAB_SCRATCH_WORDS 64
 
 static inline bool sfab_ctx_ok(const struct sfab_ctx *ctx)
@@ -169,9 +169,9 @@ extern const struct sfab_tp_ops *const sfab_transports[];
 struct sfab_err *sfab_open_error(void);
 
 /* open.c's helpers in their own files. */
-int sfab_node_identity(struct sfab_ctx *ctx, struct sfab_identity *out);    /* node.c */
-void sfab_node_layout(struct sfab_ctx *ctx);                                /* node.c */
-int sfab_wait_policy_set(struct sfab_ctx *ctx);                             /* wait.c */
+int sfab_node_identity(struct sfab_ctx *ctx, struct sfab_identity *out); /* node.c */
+void sfab_node_layout(struct sfab_ctx *ctx);                             /* node.c */
+int sfab_wait_policy_set(struct sfab_ctx *ctx);                          /* wait.c */
 
 /* mem.c: what close frees. */
 void sfab_mem_release_all(struct sfab_ctx *ctx);

@@ -13,11 +13,13 @@ static int check(struct sfab_ctx *ctx, size_t len_bytes, unsigned access, struct
 {
     if (!sfab_ctx_ok(ctx))
         return -EINVAL;
-    if (out == NULL || len_bytes == 0 || len_bytes > SIZE_MAX / 4 || (access & ~(unsigned)ACCESS_ALL) != 0)
-        return sfab_ctx_fail(ctx, -EINVAL,
-                             "memory of %zu bytes with access 0x%x cannot be made: it takes at least one "
-                             "byte, the SFAB_REMOTE_ rights, and a place for the handle",
-                             len_bytes, access);
+    if (out == NULL || len_bytes == 0 || len_bytes > SIZE_MAX / 4 ||
+        (access & ~(unsigned)ACCESS_ALL) != 0)
+        return sfab_ctx_fail(
+            ctx, -EINVAL,
+            "memory of %zu bytes with access 0x%x cannot be made: it takes at least one "
+            "byte, the SFAB_REMOTE_ rights, and a place for the handle",
+            len_bytes, access);
     return 0;
 }
 
@@ -34,7 +36,8 @@ static int adopt(struct sfab_mem *mem, struct sfab_mem **out)
     struct sfab_ctx *ctx = mem->ctx;
 
     for (uint32_t i = 0; i < ctx->tp_count; i++) {
-        int rc = ctx->tps[i]->ops->reg(ctx->tps[i], &mem->seg, mem->access, &mem->reg[i], &ctx->err);
+        int rc =
+            ctx->tps[i]->ops->reg(ctx->tps[i], &mem->seg, mem->access, &mem->reg[i], &ctx->err);
 
         if (rc != 0) {
             unregister(mem);

@@ -21,10 +21,10 @@ struct sfab_rmem {
     struct sfab_ctx *ctx;
     uint32_t rank;
     unsigned access;
-    bool words;               /* its words can be targets */
-    uint8_t tp;               /* place of the puts' transport: which local registration to use */
+    bool words; /* its words can be targets */
+    uint8_t tp; /* place of the puts' transport: which local registration to use */
     uint64_t len_bytes;
-    struct sfab_ep *ep;       /* for puts and gets */
+    struct sfab_ep *ep; /* for puts and gets */
     struct sfab_raddr raddr;
     struct sfab_ep *atomic_ep;
     struct sfab_raddr atomic_raddr;

@@ -38,9 +38,10 @@ int sfab_node_identity(struct sfab_ctx *ctx, struct sfab_identity *out)
     snprintf(out->transport, sizeof out->transport, "%.31s", ctx->config.transport);
     int need = snprintf(out->node, sizeof out->node, "%s|%s|%s", boot_id, pid_ns, ctx->config.node);
     if (need < 0 || (size_t)need >= sizeof out->node)
-        return sfab_ctx_fail(ctx, SFAB_ERR_CONFIG,
-                             "SFAB_NODE=\"%.40s...\" cannot be used: it is too long (at most 64 bytes)",
-                             ctx->config.node);
+        return sfab_ctx_fail(
+            ctx, SFAB_ERR_CONFIG,
+            "SFAB_NODE=\"%.40s...\" cannot be used: it is too long (at most 64 bytes)",
+            ctx->config.node);
     sfab_cpus_mine(&out->cpus);
     return 0;
 }

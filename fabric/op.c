@@ -74,7 +74,8 @@ void sfab_op_step_all(struct sfab_ctx *ctx, const struct sfab_op *except)
             if (sfab_op_look(op) != SFAB_INPROGRESS)
                 sfab_op_end(op);
         } else {
-            op->class->step(op); /* its own test will tell the result: a finished step stays finished */
+            op->class->step(
+                op); /* its own test will tell the result: a finished step stays finished */
         }
     }
 }

@@ -26,8 +26,8 @@ static int64_t boot_timeout_ns(const struct sfab_ctx *ctx)
 
 static int out_of_memory(struct sfab_ctx *ctx)
 {
-    return sfab_ctx_fail(ctx, -ENOMEM, "rank %u: out of memory while joining a job of %u", ctx->rank,
-                         ctx->size);
+    return sfab_ctx_fail(ctx, -ENOMEM, "rank %u: out of memory while joining a job of %u",
+                         ctx->rank, ctx->size);
 }
 
 /* ---- the rendezvous ---------------------------------------------------------------------- */
@@ -42,16 +42,18 @@ static int read_secret_file(struct sfab_ctx *ctx, struct sfab_boot_secret *secre
     if (fd >= 0)
         close(fd);
     if (len < 0)
-        return sfab_ctx_fail(ctx, SFAB_ERR_AUTH,
-                             "rank %u: the job's secret cannot be read from SFAB_SECRET_FILE=%.120s: %s",
-                             ctx->rank, path, sfab_errno_text(code));
+        return sfab_ctx_fail(
+            ctx, SFAB_ERR_AUTH,
+            "rank %u: the job's secret cannot be read from SFAB_SECRET_FILE=%.120s: %s", ctx->rank,
+            path, sfab_errno_text(code));
     while (len > 0 && (secret->bytes[len - 1] == '\n' || secret->bytes[len - 1] == '\r'))
         len--;
     if (len == 0)
-        return sfab_ctx_fail(ctx, SFAB_ERR_AUTH,
-                             "rank %u: SFAB_SECRET_FILE=%.120s is empty: put the job's secret there, the "
-                             "same for every rank",
-                             ctx->rank, path);
+        return sfab_ctx_fail(
+            ctx, SFAB_ERR_AUTH,
+            "rank %u: SFAB_SECRET_FILE=%.120s is empty: put the job's secret there, the "
+            "same for every rank",
+            ctx->rank, path);
     secret->len_bytes = (size_t)len;
     return 0;
 }
@@ -67,10 +69,11 @@ static int get_secret(struct sfab_ctx *ctx, struct sfab_boot_secret *secret)
     }
     if (ctx->config.secret_file[0] != '\0')
         return read_secret_file(ctx, secret);
-    return sfab_ctx_fail(ctx, SFAB_ERR_AUTH,
-                         "rank %u of %u has no job secret: set SFAB_SECRET or SFAB_SECRET_FILE, the same "
-                         "for every rank, or start the program with `sfab run -n %u`",
-                         ctx->rank, ctx->size, ctx->size);
+    return sfab_ctx_fail(
+        ctx, SFAB_ERR_AUTH,
+        "rank %u of %u has no job secret: set SFAB_SECRET or SFAB_SECRET_FILE, the same "
+        "for every rank, or start the program with `sfab run -n %u`",
+        ctx->rank, ctx->size, ctx->size);
 }
 
 static int serve(struct sfab_ctx *ctx, uint16_t port, const struct sfab_boot_secret *secret)
@@ -94,10 +97,11 @@ static int join(struct sfab_ctx *ctx)
                                       .join_timeout_ns = (uint64_t)boot_timeout_ns(ctx)};
 
     if (ctx->config.root[0] == '\0')
-        return sfab_ctx_fail(ctx, SFAB_ERR_CONFIG,
-                             "rank %u of %u does not know where to meet the others: set "
-                             "SFAB_ROOT=host:port of rank 0, or start the program with `sfab run -n %u`",
-                             ctx->rank, ctx->size, ctx->size);
+        return sfab_ctx_fail(
+            ctx, SFAB_ERR_CONFIG,
+            "rank %u of %u does not know where to meet the others: set "
+            "SFAB_ROOT=host:port of rank 0, or start the program with `sfab run -n %u`",
+            ctx->rank, ctx->size, ctx->size);
     int rc = sfab_config_parse_root(ctx->config.root, host, sizeof host, &config.port, &ctx->err);
     if (rc == 0)
         rc = get_secret(ctx, &config.secret);
@@ -134,20 +138,23 @@ static int compare_settings(struct sfab_ctx *ctx, uint32_t rank)
 
     sfab_ctx_peer_name(ctx, rank, name, sizeof name);
     if (other->radix != mine->radix)
-        return sfab_ctx_fail(ctx, SFAB_ERR_CONFIG,
-                             "SFAB_RADIX is %u on rank %u (%s) and %u on %s: it must be the same on "
-                             "every rank",
-                             mine->radix, ctx->rank, ctx->host, other->radix, name);
+        return sfab_ctx_fail(
+            ctx, SFAB_ERR_CONFIG,
+            "SFAB_RADIX is %u on rank %u (%s) and %u on %s: it must be the same on "
+            "every rank",
+            mine->radix, ctx->rank, ctx->host, other->radix, name);
     if (other->barrier != mine->barrier)
-        return sfab_ctx_fail(ctx, SFAB_ERR_CONFIG,
-                             "SFAB_BARRIER differs between rank %u (%s) and %s: it must be the same on "
-                             "every rank",
-                             ctx->rank, ctx->host, name);
+        return sfab_ctx_fail(
+            ctx, SFAB_ERR_CONFIG,
+            "SFAB_BARRIER differs between rank %u (%s) and %s: it must be the same on "
+            "every rank",
+            ctx->rank, ctx->host, name);
     if (strcmp(other->transport, mine->transport) != 0)
-        return sfab_ctx_fail(ctx, SFAB_ERR_CONFIG,
-                             "SFAB_TRANSPORT is \"%s\" on rank %u (%s) and \"%s\" on %s: it must be the "
-                             "same on every rank",
-                             mine->transport, ctx->rank, ctx->host, other->transport, name);
+        return sfab_ctx_fail(
+            ctx, SFAB_ERR_CONFIG,
+            "SFAB_TRANSPORT is \"%s\" on rank %u (%s) and \"%s\" on %s: it must be the "
+            "same on every rank",
+            mine->transport, ctx->rank, ctx->host, other->transport, name);
     return 0;
 }
 
@@ -163,10 +170,11 @@ static int exchange_identities(struct sfab_ctx *ctx)
                       &table);
     for (uint32_t i = 0; rc == 0 && i < ctx->size; i++)
         if (!sfab_identity_decode(table[i].data, table[i].len_bytes, &ctx->identities[i]))
-            rc = sfab_ctx_fail(ctx, SFAB_ERR_VERSION,
-                               "what rank %u says of itself is not understood: all ranks must run the "
-                               "same syncfab (this one is %s)",
-                               i, sfab_version());
+            rc = sfab_ctx_fail(
+                ctx, SFAB_ERR_VERSION,
+                "what rank %u says of itself is not understood: all ranks must run the "
+                "same syncfab (this one is %s)",
+                i, sfab_version());
     free(table);
     if (rc == 0)
         sfab_node_layout(ctx);
@@ -194,7 +202,8 @@ static int check_names(struct sfab_ctx *ctx)
     for (uint32_t i = 0; sfab_transports[i] != NULL; i++) {
         size_t at = strlen(known);
 
-        snprintf(known + at, sizeof known - at, "%s%s", i > 0 ? ", " : "", sfab_transports[i]->name);
+        snprintf(known + at, sizeof known - at, "%s%s", i > 0 ? ", " : "",
+                 sfab_transports[i]->name);
     }
     for (const char *at = ctx->config.transport; *at != '\0';
          at += strcspn(at, ","), at += *at == ',') {
@@ -205,13 +214,15 @@ static int check_names(struct sfab_ctx *ctx)
             found = strlen(sfab_transports[i]->name) == len &&
                     strncmp(sfab_transports[i]->name, at, len) == 0;
         if (!found)
-            return sfab_ctx_fail(ctx, SFAB_ERR_CONFIG,
-                                 "SFAB_TRANSPORT=\"%.80s\" cannot be used: \"%.*s\" is not a transport of "
-                                 "this build, which has auto, %s",
-                                 ctx->config.transport, (int)(len < 40 ? len : 40), at, known);
+            return sfab_ctx_fail(
+                ctx, SFAB_ERR_CONFIG,
+                "SFAB_TRANSPORT=\"%.80s\" cannot be used: \"%.*s\" is not a transport of "
+                "this build, which has auto, %s",
+                ctx->config.transport, (int)(len < 40 ? len : 40), at, known);
     }
     if (ctx->config.transport[0] == '\0')
-        return sfab_ctx_fail(ctx, SFAB_ERR_CONFIG, "SFAB_TRANSPORT is empty: it takes auto, %s", known);
+        return sfab_ctx_fail(ctx, SFAB_ERR_CONFIG, "SFAB_TRANSPORT is empty: it takes auto, %s",
+                             known);
     return 0;
 }
 
@@ -297,9 +308,9 @@ static int make_arena(struct sfab_ctx *ctx)
 static int register_arena(struct sfab_ctx *ctx)
 {
     for (uint32_t i = 0; i < ctx->tp_count; i++) {
-        int rc = ctx->tps[i]->ops->reg(ctx->tps[i], &ctx->arena,
-                                       SFAB_REMOTE_READ | SFAB_REMOTE_WRITE, &ctx->arena_mem[i],
-                                       &ctx->err);
+        int rc =
+            ctx->tps[i]->ops->reg(ctx->tps[i], &ctx->arena, SFAB_REMOTE_READ | SFAB_REMOTE_WRITE,
+                                  &ctx->arena_mem[i], &ctx->err);
         if (rc != 0)
             return rc;
     }
@@ -335,10 +346,11 @@ static int exchange_reach(struct sfab_ctx *ctx)
     for (uint32_t i = 0; rc == 0 && i < ctx->size; i++)
         if (!sfab_reach_decode(table[i].data, table[i].len_bytes, &ctx->reaches[i]) ||
             ctx->reaches[i].world_block != mine.world_block)
-            rc = sfab_ctx_fail(ctx, SFAB_ERR_VERSION,
-                               "rank %u lays out its sync memory differently: all ranks must run the "
-                               "same syncfab (this one is %s)",
-                               i, sfab_version());
+            rc = sfab_ctx_fail(
+                ctx, SFAB_ERR_VERSION,
+                "rank %u lays out its sync memory differently: all ranks must run the "
+                "same syncfab (this one is %s)",
+                i, sfab_version());
     free(table);
     return rc;
 }
@@ -350,7 +362,8 @@ static bool leads_to(struct sfab_ctx *ctx, uint32_t tp, uint32_t rank, struct sf
     const char *name = ctx->tps[tp]->ops->name;
 
     if (strcmp(name, "shm") == 0 && ctx->peers[rank].node != ctx->peers[ctx->rank].node) {
-        sfab_fail_first(why, -EHOSTUNREACH, "it is on another node, where shared memory does not reach");
+        sfab_fail_first(why, -EHOSTUNREACH,
+                        "it is on another node, where shared memory does not reach");
         return false;
     }
     for (uint32_t i = 0; i < reach->transports; i++)
@@ -371,12 +384,11 @@ static int choose_transport(struct sfab_ctx *ctx, uint32_t rank)
     while (tp < ctx->tp_count && !leads_to(ctx, tp, rank, &why))
         tp++;
     if (tp == ctx->tp_count)
-        return sfab_ctx_fail(ctx, -EHOSTUNREACH,
-                             "rank %u (%s) cannot reach %s with SFAB_TRANSPORT=%s: %s%s%s", ctx->rank,
-                             ctx->host, sfab_ctx_peer_name(ctx, rank, name, sizeof name),
-                             ctx->config.transport, why.text,
-                             ctx->unopened_why[0] != '\0' ? "; no network: " : "",
-                             ctx->unopened_why);
+        return sfab_ctx_fail(
+            ctx, -EHOSTUNREACH, "rank %u (%s) cannot reach %s with SFAB_TRANSPORT=%s: %s%s%s",
+            ctx->rank, ctx->host, sfab_ctx_peer_name(ctx, rank, name, sizeof name),
+            ctx->config.transport, why.text, ctx->unopened_why[0] != '\0' ? "; no network: " : "",
+            ctx->unopened_why);
     peer->tp = peer->atomic_tp = (uint8_t)tp;
     /* Who else has words of this rank under atomics? In a job of several nodes, ranks of other nodes:
      * then all go through the device, unless it is coherent with CPU atomics. */

@@ -31,9 +31,9 @@ static struct sfab_ep *make_ep(struct sfab_ctx *ctx, uint32_t tp, uint32_t rank,
                              : ctx->tps[tp]->ops->ep_create(ctx->tps[tp], rank, address, len, &ep);
 
     if (rc != 0)
-        sfab_fail(err, rc, "rank %u (%s): cannot make a %s endpoint to %s: %s", ctx->rank, ctx->host,
-                  ctx->tps[tp]->ops->name, sfab_ctx_peer_name(ctx, rank, name, sizeof name),
-                  sfab_errno_text(-rc));
+        sfab_fail(err, rc, "rank %u (%s): cannot make a %s endpoint to %s: %s", ctx->rank,
+                  ctx->host, ctx->tps[tp]->ops->name,
+                  sfab_ctx_peer_name(ctx, rank, name, sizeof name), sfab_errno_text(-rc));
     else
         ep->ops = ctx->tps[tp]->ops, ep->tp = ctx->tps[tp], ep->peer = rank;
     return ep;

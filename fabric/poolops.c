@@ -17,10 +17,11 @@ static struct sfab_pool_op *take(struct sfab_ctx *ctx, const struct sfab_op_clas
             ctx->pool[i] = (struct sfab_pool_op){.op = {.class = class, .ctx = ctx}};
             return &ctx->pool[i];
         }
-    sfab_ctx_fail(ctx, -EBUSY,
-                  "rank %u (%s): %d flushes and word waits are outstanding, more cannot be: wait for "
-                  "some first",
-                  ctx->rank, ctx->host, SFAB_OP_POOL);
+    sfab_ctx_fail(
+        ctx, -EBUSY,
+        "rank %u (%s): %d flushes and word waits are outstanding, more cannot be: wait for "
+        "some first",
+        ctx->rank, ctx->host, SFAB_OP_POOL);
     return NULL;
 }
 
@@ -172,11 +173,11 @@ static int check_word(const struct sfab_mem *mem, uint64_t offset, int from)
     if (!sfab_mem_ok(mem))
         return -EINVAL;
     if (offset > mem->seg.len_bytes || mem->seg.len_bytes - offset < sizeof(uint64_t))
-        return sfab_ctx_fail(mem->ctx, -ERANGE,
-                             "rank %u (%s): a word at offset %llu does not lie in the local memory of "
-                             "%zu bytes",
-                             mem->ctx->rank, mem->ctx->host, (unsigned long long)offset,
-                             mem->seg.len_bytes);
+        return sfab_ctx_fail(
+            mem->ctx, -ERANGE,
+            "rank %u (%s): a word at offset %llu does not lie in the local memory of "
+            "%zu bytes",
+            mem->ctx->rank, mem->ctx->host, (unsigned long long)offset, mem->seg.len_bytes);
     if (((uintptr_t)mem->seg.addr + offset) % sizeof(uint64_t) != 0)
         return sfab_ctx_fail(mem->ctx, -EINVAL, "a word at offset %llu is not aligned to 8 bytes",
                              (unsigned long long)offset);

@@ -13,22 +13,24 @@
 static int refuse_range(struct sfab_ctx *ctx, const char *what, const char *whose, uint64_t offset,
                         uint64_t len, uint64_t have)
 {
-    return sfab_ctx_fail(ctx, -ERANGE,
-                         "rank %u (%s): %s of %llu bytes at offset %llu does not lie in the %s memory of "
-                         "%llu bytes",
-                         ctx->rank, ctx->host, what, (unsigned long long)len,
-                         (unsigned long long)offset, whose, (unsigned long long)have);
+    return sfab_ctx_fail(
+        ctx, -ERANGE,
+        "rank %u (%s): %s of %llu bytes at offset %llu does not lie in the %s memory of "
+        "%llu bytes",
+        ctx->rank, ctx->host, what, (unsigned long long)len, (unsigned long long)offset, whose,
+        (unsigned long long)have);
 }
 
 static int refuse_access(struct sfab_rmem *rmem, const char *what)
 {
     char name[96];
 
-    return sfab_ctx_fail(rmem->ctx, -EACCES,
-                         "rank %u (%s): %s is not allowed on this memory of %s: it was made with access "
-                         "0x%x",
-                         rmem->ctx->rank, rmem->ctx->host, what,
-                         sfab_ctx_peer_name(rmem->ctx, rmem->rank, name, sizeof name), rmem->access);
+    return sfab_ctx_fail(
+        rmem->ctx, -EACCES,
+        "rank %u (%s): %s is not allowed on this memory of %s: it was made with access "
+        "0x%x",
+        rmem->ctx->rank, rmem->ctx->host, what,
+        sfab_ctx_peer_name(rmem->ctx, rmem->rank, name, sizeof name), rmem->access);
 }
 
 static inline bool outside(uint64_t offset, uint64_t len, uint64_t have)
@@ -69,10 +71,11 @@ static int check_word(struct sfab_rmem *rmem, const char *what, unsigned access,
                              "rank %u (%s): %s at offset %llu is not aligned to 8 bytes",
                              rmem->ctx->rank, rmem->ctx->host, what, (unsigned long long)offset);
     if (SFAB_UNLIKELY(!rmem->words))
-        return sfab_ctx_fail(rmem->ctx, -EOPNOTSUPP,
-                             "rank %u (%s): %s needs memory of sfab_mem_alloc at its target; this was "
-                             "registered with sfab_mem_register",
-                             rmem->ctx->rank, rmem->ctx->host, what);
+        return sfab_ctx_fail(
+            rmem->ctx, -EOPNOTSUPP,
+            "rank %u (%s): %s needs memory of sfab_mem_alloc at its target; this was "
+            "registered with sfab_mem_register",
+            rmem->ctx->rank, rmem->ctx->host, what);
     return 0;
 }
 
@@ -174,10 +177,11 @@ int sfab_put_signal(sfab_rmem *dst, uint64_t dst_offset_bytes, sfab_mem *src,
     if (SFAB_UNLIKELY(rc != 0))
         return rc;
     if (dst->ctx != sig->ctx || dst->rank != sig->rank)
-        return sfab_ctx_fail(sig->ctx, -EINVAL,
-                             "put_signal: the data goes to rank %u, the signal to rank %u: both must go "
-                             "to one rank",
-                             dst->rank, sig->rank);
+        return sfab_ctx_fail(
+            sig->ctx, -EINVAL,
+            "put_signal: the data goes to rank %u, the signal to rank %u: both must go "
+            "to one rank",
+            dst->rank, sig->rank);
     POST(dst->ctx, dst->ep, "sfab_put_signal",
          dst->ep->ops->put_signal(dst->ep, &dst->raddr, dst_offset_bytes,
                                   len_bytes > 0 ? src->reg[dst->tp] : NULL,

@@ -17,7 +17,8 @@ static int open_way(struct sfab_ctx *ctx, const struct sfab_key *card, uint32_t 
                                      &ctx->err);
         if (rc == 0 && out->len_bytes < card->len_bytes) {
             ep->ops->release_key(ep, out);
-            rc = sfab_ctx_fail(ctx, -EINVAL, "the key is garbled: it names less memory than it claims");
+            rc = sfab_ctx_fail(ctx, -EINVAL,
+                               "the key is garbled: it names less memory than it claims");
         }
         return rc;
     }
@@ -55,13 +56,15 @@ static int check_card(struct sfab_ctx *ctx, int rank, const void *key, size_t ke
     if (rank < 0 || (uint32_t)rank >= ctx->size)
         return sfab_ctx_fail(ctx, -EINVAL, "there is no rank %d in a job of %u", rank, ctx->size);
     if (!sfab_key_decode(key, key_bytes, card) || card->len_bytes == 0)
-        return sfab_ctx_fail(ctx, -EINVAL, "these %zu bytes are not a key of sfab_mem_key", key_bytes);
+        return sfab_ctx_fail(ctx, -EINVAL, "these %zu bytes are not a key of sfab_mem_key",
+                             key_bytes);
     sfab_ctx_peer_name(ctx, (uint32_t)rank, name, sizeof name);
     if (card->rank != (uint32_t)rank)
-        return sfab_ctx_fail(ctx, -EINVAL, "this key belongs to rank %u, not to %s", card->rank, name);
-    if (card->incarnation != ctx->reaches[rank].incarnation)
-        return sfab_ctx_fail(ctx, SFAB_ERR_STALE, "this key belongs to an earlier incarnation of %s",
+        return sfab_ctx_fail(ctx, -EINVAL, "this key belongs to rank %u, not to %s", card->rank,
                              name);
+    if (card->incarnation != ctx->reaches[rank].incarnation)
+        return sfab_ctx_fail(ctx, SFAB_ERR_STALE,
+                             "this key belongs to an earlier incarnation of %s", name);
     return 0;
 }
 

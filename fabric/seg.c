@@ -69,10 +69,11 @@ static int create_failed(struct sfab_err *err, const char *what, size_t len_byte
 
     if (fd >= 0)
         close(fd);
-    return sfab_fail(err, -code,
-                     "cannot make %zu bytes of shared memory: %s: %s; check free memory, the memory "
-                     "limit of the control group and `ulimit -n`",
-                     len_bytes, what, sfab_errno_text(code));
+    return sfab_fail(
+        err, -code,
+        "cannot make %zu bytes of shared memory: %s: %s; check free memory, the memory "
+        "limit of the control group and `ulimit -n`",
+        len_bytes, what, sfab_errno_text(code));
 }
 
 int sfab_seg_create(size_t len_bytes, struct sfab_seg *out, struct sfab_err *err)
@@ -105,8 +106,8 @@ int sfab_seg_create(size_t len_bytes, struct sfab_seg *out, struct sfab_err *err
 
 void sfab_seg_foreign(void *addr, size_t len_bytes, struct sfab_seg *out)
 {
-    *out = (struct sfab_seg){
-        .kind = SFAB_SEG_FOREIGN, .addr = addr, .len_bytes = len_bytes, .fd = -1};
+    *out =
+        (struct sfab_seg){.kind = SFAB_SEG_FOREIGN, .addr = addr, .len_bytes = len_bytes, .fd = -1};
 }
 
 void sfab_seg_destroy(struct sfab_seg *seg)
@@ -140,14 +141,16 @@ int sfab_seg_map(uint32_t pid, int fd, uint64_t inode, size_t len_bytes, void **
         return sfab_fail(err, code == ENOENT ? SFAB_ERR_STALE : -code,
                          "cannot open the shared memory of process %u (%s: %s): %s", pid, path,
                          sfab_errno_text(code),
-                         code == ENOENT ? "it has ended or has freed it"
-                                        : "ranks of a node must run as one user and see each other in "
-                                          "/proc; else give them different SFAB_NODE values");
+                         code == ENOENT
+                             ? "it has ended or has freed it"
+                             : "ranks of a node must run as one user and see each other in "
+                               "/proc; else give them different SFAB_NODE values");
     }
     if (!is_the_one(mine, inode, len_bytes)) {
         close(mine);
         return sfab_fail(err, SFAB_ERR_STALE,
-                         "%s is not the shared memory that the key names: it was freed since", path);
+                         "%s is not the shared memory that the key names: it was freed since",
+                         path);
     }
     void *at = mmap(NULL, len_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, mine, 0);
     int code = errno;

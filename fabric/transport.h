@@ -39,17 +39,17 @@ struct sfab_arena_head;
 /* ---- capabilities ------------------------------------------------------------------------ */
 
 enum sfab_cap {
-    SFAB_CAP_WAW_ORDERED = 1 << 0,     /* two puts to a peer land in the order of their calls */
-    SFAB_CAP_BUSY_READABLE = 1 << 1,   /* a peer that computes is read and written all the same */
-    SFAB_CAP_ATOMICS_COHERENT = 1 << 2,/* its atomics are atomic against CPU atomics as well */
-    SFAB_CAP_MAP = 1 << 3,             /* map() gives pointers: peers' memory can be loaded/stored */
-    SFAB_CAP_WAKES_ON_WRITE = 1 << 4,  /* a peer's put ends this rank's wait() */
-    SFAB_CAP_HOST_DRIVEN = 1 << 5,     /* data moves on host CPUs: spinning ranks slow it down */
+    SFAB_CAP_WAW_ORDERED = 1 << 0,      /* two puts to a peer land in the order of their calls */
+    SFAB_CAP_BUSY_READABLE = 1 << 1,    /* a peer that computes is read and written all the same */
+    SFAB_CAP_ATOMICS_COHERENT = 1 << 2, /* its atomics are atomic against CPU atomics as well */
+    SFAB_CAP_MAP = 1 << 3,            /* map() gives pointers: peers' memory can be loaded/stored */
+    SFAB_CAP_WAKES_ON_WRITE = 1 << 4, /* a peer's put ends this rank's wait() */
+    SFAB_CAP_HOST_DRIVEN = 1 << 5,    /* data moves on host CPUs: spinning ranks slow it down */
 };
 
 struct sfab_caps {
-    unsigned flags;        /* of enum sfab_cap */
-    size_t inline_bytes;   /* puts up to this length may come from unregistered memory (mem NULL) */
+    unsigned flags;      /* of enum sfab_cap */
+    size_t inline_bytes; /* puts up to this length may come from unregistered memory (mem NULL) */
 };
 
 /* ---- memory ------------------------------------------------------------------------------ */
@@ -92,10 +92,10 @@ enum sfab_ep_state {
 struct sfab_ep {
     const struct sfab_tp_ops *ops; /* these three are set by the core after ep_create */
     struct sfab_tp *tp;
-    uint32_t peer;           /* its rank */
-    _Atomic uint32_t state;  /* enum sfab_ep_state; READY and FAILED are stored with release, after
+    uint32_t peer;          /* its rank */
+    _Atomic uint32_t state; /* enum sfab_ep_state; READY and FAILED are stored with release, after
                                 what they announce: pair TP-STATE */
-    struct sfab_err err;     /* set before FAILED */
+    struct sfab_err err;    /* set before FAILED */
 };
 
 /* ---- a transport ------------------------------------------------------------------------- */
@@ -103,9 +103,9 @@ struct sfab_ep {
 /* What the core gives a transport at open; pointers stay valid until close. */
 struct sfab_tp_env {
     uint32_t rank, size;
-    const char *host;                   /* for sentences */
+    const char *host; /* for sentences */
     const struct sfab_config *config;
-    const struct sfab_seg *arena;       /* this rank's sync memory; begins with a sfab_arena_head */
+    const struct sfab_seg *arena; /* this rank's sync memory; begins with a sfab_arena_head */
     /* Sends one wire-up message to the peer's transport of the same name: arrives at its control().
      * Any thread. 0 or negative. len up to SFAB_TP_CONTROL_MAX. */
     int (*send_control)(void *arg, uint32_t peer, const void *data, size_t len);
@@ -124,8 +124,8 @@ struct sfab_tp {
     const struct sfab_tp_ops *ops; /* set by the core after open */
     struct sfab_caps caps;
     struct sfab_err err;
-    uint64_t connections_now;  /* network connections open: for the counters */
-    char describe[256];        /* "verbs: mlx5_0 port 1, GID 3 (::ffff:10.0.0.1, RoCE v2) ..." */
+    uint64_t connections_now; /* network connections open: for the counters */
+    char describe[256];       /* "verbs: mlx5_0 port 1, GID 3 (::ffff:10.0.0.1, RoCE v2) ..." */
 };
 
 struct sfab_tp_ops {
@@ -194,7 +194,8 @@ struct sfab_tp_ops {
                const struct sfab_tp_mem *mem, void *dst, size_t len);
     /* One aligned word, seen whole. Release: on CAP_WAW_ORDERED transports whoever sees it sees the
      * earlier puts to that peer; the others meet that in put_signal only. */
-    int (*put_u64)(struct sfab_ep *ep, const struct sfab_raddr *to, uint64_t offset, uint64_t value);
+    int (*put_u64)(struct sfab_ep *ep, const struct sfab_raddr *to, uint64_t offset,
+                   uint64_t value);
     /* Data, then the word; the word becomes visible after the data and after all earlier puts from
      * here to that peer, whatever the network does. All or nothing: -EAGAIN means neither went. */
     int (*put_signal)(struct sfab_ep *ep, const struct sfab_raddr *to, uint64_t offset,

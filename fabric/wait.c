@@ -201,7 +201,6 @@ int sfab_ctx_pause(struct sfab_ctx *ctx, uint64_t *since_ns, int64_t timeout_ns)
         return -ETIMEDOUT;
     int rc = sfab_ctx_progress(ctx, NULL);
     if (rc == 0)
-        ladder(ctx, NULL, waited,
-               timeout_ns < 0 ? UINT64_MAX : (uint64_t)timeout_ns - waited);
+        ladder(ctx, NULL, waited, timeout_ns < 0 ? UINT64_MAX : (uint64_t)timeout_ns - waited);
     return rc;
 }

@@ -11,12 +11,12 @@
 struct sfab_bench_options {
     const char *kind; /* "barrier", ... */
     int ranks, nodes;
-    bool bind;              /* a CPU for each rank */
+    bool bind; /* a CPU for each rank */
     bool json;
-    uint64_t iterations;    /* operations measured */
-    uint64_t batch;         /* operations a sample; 0: chosen so that the timer does not show */
-    size_t size_bytes;      /* put and get; 0: a table of sizes */
-    const char *transport;  /* NULL: as the environment says */
+    uint64_t iterations;   /* operations measured */
+    uint64_t batch;        /* operations a sample; 0: chosen so that the timer does not show */
+    size_t size_bytes;     /* put and get; 0: a table of sizes */
+    const char *transport; /* NULL: as the environment says */
 };
 
 /* One rank's figures of one bench, per operation; also what ranks send to rank 0. */
@@ -34,10 +34,10 @@ struct sfab_bench_result {
     int ranks, nodes;
     uint64_t iterations, batch;
     size_t size_bytes;
-    double bytes_per_s;                  /* 0: no matter of bandwidth */
-    struct sfab_bench_figures all;       /* means over ranks; min and max over all samples */
+    double bytes_per_s;            /* 0: no matter of bandwidth */
+    struct sfab_bench_figures all; /* means over ranks; min and max over all samples */
     int slowest_rank;
-    struct sfab_bench_figures slowest;   /* of the rank with the largest mean */
+    struct sfab_bench_figures slowest; /* of the rank with the largest mean */
 };
 
 /* One rank under way. */

@@ -4,9 +4,9 @@
 
 struct sfab_bench_launch {
     int ranks, nodes;
-    const char *bind;             /* "cpu", "none"; NULL: cpu when there are enough CPUs */
-    const char *const *settings;  /* "SFAB_NAME=value" for the ranks, NULL at the end */
-    long timeout_s;               /* 0: none */
+    const char *bind;            /* "cpu", "none"; NULL: cpu when there are enough CPUs */
+    const char *const *settings; /* "SFAB_NAME=value" for the ranks, NULL at the end */
+    long timeout_s;              /* 0: none */
 };
 
 /* argv is the subcommand's: argv[0] is "bench". Returns the exit status. */

@@ -95,15 +95,17 @@ static double rounded(double ns)
 
 static void print_json(const struct sfab_bench_result *r)
 {
-    json_t *object = json_pack(
-        "{s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:i, s:f, s:f}",
-        "bench", r->bench, "transport", r->transport, "algorithm", r->algorithm, "radix",
-        (json_int_t)r->radix, "rounds", (json_int_t)r->rounds, "ranks", r->ranks, "nodes", r->nodes,
-        "iterations", (json_int_t)r->iterations, "batch", (json_int_t)r->batch, "size_bytes",
-        (json_int_t)r->size_bytes, "min_ns", rounded(r->all.min_ns), "p50_ns",
-        rounded(r->all.p50_ns), "mean_ns", rounded(r->all.mean_ns), "p99_ns", rounded(r->all.p99_ns),
-        "max_ns", rounded(r->all.max_ns), "slowest_rank", r->slowest_rank, "slowest_p50_ns",
-        rounded(r->slowest.p50_ns), "slowest_mean_ns", rounded(r->slowest.mean_ns));
+    json_t *object =
+        json_pack("{s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, "
+                  "s:i, s:f, s:f}",
+                  "bench", r->bench, "transport", r->transport, "algorithm", r->algorithm, "radix",
+                  (json_int_t)r->radix, "rounds", (json_int_t)r->rounds, "ranks", r->ranks, "nodes",
+                  r->nodes, "iterations", (json_int_t)r->iterations, "batch", (json_int_t)r->batch,
+                  "size_bytes", (json_int_t)r->size_bytes, "min_ns", rounded(r->all.min_ns),
+                  "p50_ns", rounded(r->all.p50_ns), "mean_ns", rounded(r->all.mean_ns), "p99_ns",
+                  rounded(r->all.p99_ns), "max_ns", rounded(r->all.max_ns), "slowest_rank",
+                  r->slowest_rank, "slowest_p50_ns", rounded(r->slowest.p50_ns), "slowest_mean_ns",
+                  rounded(r->slowest.mean_ns));
 
     if (object == NULL)
         return;
@@ -121,9 +123,10 @@ void sfab_bench_head(const struct sfab_bench *bench)
     if (bench->rank != 0 || bench->options->json)
         return;
     printf("# sfab bench %s: %d ranks, %d node%s, transport %s%s%s\n", r->bench, r->ranks, r->nodes,
-           r->nodes == 1 ? "" : "s", r->transport, r->algorithm[0] != '\0' ? ", " : "", r->algorithm);
-    printf("#%10s %12s %12s %12s %12s %12s %9s %12s %10s\n", "bytes", "min ns", "median ns", "mean ns",
-           "p99 ns", "max ns", "slowest", "its mean", "MB/s");
+           r->nodes == 1 ? "" : "s", r->transport, r->algorithm[0] != '\0' ? ", " : "",
+           r->algorithm);
+    printf("#%10s %12s %12s %12s %12s %12s %9s %12s %10s\n", "bytes", "min ns", "median ns",
+           "mean ns", "p99 ns", "max ns", "slowest", "its mean", "MB/s");
 }
 
 static void print_text(const struct sfab_bench_result *r)

@@ -136,8 +136,8 @@ static int stream(struct pair *p, double *bytes_per_s)
         if (rc == 0)
             rc = sfab_flush(bench->ctx, 1, -1);
     }
-    *bytes_per_s = (double)(windows * WINDOW * p->size_bytes) /
-                   ((sfab_bench_now_ns() - start) / 1e9);
+    *bytes_per_s =
+        (double)(windows * WINDOW * p->size_bytes) / ((sfab_bench_now_ns() - start) / 1e9);
     return rc;
 }
 
@@ -162,7 +162,8 @@ static int sizes(struct sfab_bench *bench, int (*once)(struct pair *), int activ
     int rc;
 
     if (bench->size < 2) {
-        fprintf(stderr, "sfab bench %s: it takes two ranks at least: use -n 2\n", bench->result.bench);
+        fprintf(stderr, "sfab bench %s: it takes two ranks at least: use -n 2\n",
+                bench->result.bench);
         return -EINVAL;
     }
     rc = open_pair(bench, &p);

@@ -23,23 +23,25 @@ enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 static void usage(FILE *out)
 {
-    fprintf(out,
-            "usage: sfab bench barrier|put|get|atomic|switch [OPTIONS]\n\n"
-            "  -n, --ranks N        ranks to start on this machine (2); under a launcher: that job's\n"
-            "      --nodes M        pretend M nodes: ranks of different ones share no memory\n"
-            "      --transport T    auto, shm, verbs, or a list (SFAB_TRANSPORT)\n"
-            "      --algorithm A    auto, dissemination, central (SFAB_BARRIER)\n"
-            "      --radix K        of the dissemination (SFAB_RADIX)\n"
-            "      --iterations I   operations to measure\n"
-            "      --batch B        operations a sample; default: so many that the clock does not show\n"
-            "      --size BYTES     put, get: this size alone instead of a table\n"
-            "      --bind cpu|none  a CPU for each rank; default: cpu when there are enough\n"
-            "      --timeout S      end the run after S seconds\n"
-            "      --json           one JSON object on one line\n\n"
-            "barrier: one barrier, as each rank sees it. put: one way, data and signal. get, atomic:\n"
-            "round trip. switch: one context switch in a ring of ranks that yield on one CPU.\n"
-            "Figures are means over ranks of each rank's own; min and max are over all samples;\n"
-            "the slowest rank is the one with the largest mean.\n");
+    fprintf(
+        out,
+        "usage: sfab bench barrier|put|get|atomic|switch [OPTIONS]\n\n"
+        "  -n, --ranks N        ranks to start on this machine (2); under a launcher: that job's\n"
+        "      --nodes M        pretend M nodes: ranks of different ones share no memory\n"
+        "      --transport T    auto, shm, verbs, or a list (SFAB_TRANSPORT)\n"
+        "      --algorithm A    auto, dissemination, central (SFAB_BARRIER)\n"
+        "      --radix K        of the dissemination (SFAB_RADIX)\n"
+        "      --iterations I   operations to measure\n"
+        "      --batch B        operations a sample; default: so many that the clock does not "
+        "show\n"
+        "      --size BYTES     put, get: this size alone instead of a table\n"
+        "      --bind cpu|none  a CPU for each rank; default: cpu when there are enough\n"
+        "      --timeout S      end the run after S seconds\n"
+        "      --json           one JSON object on one line\n\n"
+        "barrier: one barrier, as each rank sees it. put: one way, data and signal. get, atomic:\n"
+        "round trip. switch: one context switch in a ring of ranks that yield on one CPU.\n"
+        "Figures are means over ranks of each rank's own; min and max are over all samples;\n"
+        "the slowest rank is the one with the largest mean.\n");
 }
 
 struct parsed {
@@ -59,7 +61,8 @@ static long long number(const char *option, const char *text, long long min, lon
     errno = 0;
     long long value = strtoll(text, &end, 10);
     if (text[0] == '\0' || *end != '\0' || errno != 0 || value < min || value > max) {
-        fprintf(stderr, "sfab bench: %s \"%s\" cannot be used: it takes a whole number from %lld to %lld\n",
+        fprintf(stderr,
+                "sfab bench: %s \"%s\" cannot be used: it takes a whole number from %lld to %lld\n",
                 option, text, min, max);
         return -1;
     }
@@ -116,7 +119,8 @@ static int parse_option(struct parsed *p, int option, const char *arg)
     case 'B':
         p->bind = arg;
         if (strcmp(arg, "cpu") != 0 && strcmp(arg, "none") != 0) {
-            fprintf(stderr, "sfab bench: --bind \"%s\" cannot be used: it takes cpu or none\n", arg);
+            fprintf(stderr, "sfab bench: --bind \"%s\" cannot be used: it takes cpu or none\n",
+                    arg);
             return -1;
         }
         break;
@@ -132,14 +136,19 @@ static int parse_option(struct parsed *p, int option, const char *arg)
 /* 0, 1 (help was shown) or -1. */
 static int parse(struct parsed *p, int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"ranks", required_argument, NULL, 'n'},      {"nodes", required_argument, NULL, 'm'},
-        {"transport", required_argument, NULL, 't'},  {"algorithm", required_argument, NULL, 'a'},
-        {"radix", required_argument, NULL, 'k'},      {"iterations", required_argument, NULL, 'i'},
-        {"batch", required_argument, NULL, 'b'},      {"size", required_argument, NULL, 's'},
-        {"bind", required_argument, NULL, 'B'},       {"timeout", required_argument, NULL, 'S'},
-        {"json", no_argument, NULL, 'j'},             {"help", no_argument, NULL, 'h'},
-        {0}};
+    static const struct option options[] = {{"ranks", required_argument, NULL, 'n'},
+                                            {"nodes", required_argument, NULL, 'm'},
+                                            {"transport", required_argument, NULL, 't'},
+                                            {"algorithm", required_argument, NULL, 'a'},
+                                            {"radix", required_argument, NULL, 'k'},
+                                            {"iterations", required_argument, NULL, 'i'},
+                                            {"batch", required_argument, NULL, 'b'},
+                                            {"size", required_argument, NULL, 's'},
+                                            {"bind", required_argument, NULL, 'B'},
+                                            {"timeout", required_argument, NULL, 'S'},
+                                            {"json", no_argument, NULL, 'j'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {0}};
     int option;
 
     *p = (struct parsed){.bench = {.ranks = 2, .nodes = 1}};
@@ -175,7 +184,6 @@ static int complain(sfab_ctx *ctx)
         fprintf(stderr, "sfab bench: %s\n", text);
     return 1;
 }
-
 
 static int run_rank(struct sfab_bench_options *options, size_t kind)
 {

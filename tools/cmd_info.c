@@ -39,7 +39,8 @@ static void show_machine(void)
     else if (limit.rlim_cur == RLIM_INFINITY)
         printf("memlock unlimited\n");
     else
-        printf("memlock %llu KiB (RDMA registers memory: `ulimit -l unlimited` is what clusters set)\n",
+        printf("memlock %llu KiB (RDMA registers memory: `ulimit -l unlimited` is what clusters "
+               "set)\n",
                (unsigned long long)limit.rlim_cur / 1024);
 }
 
@@ -61,8 +62,10 @@ int sfab_cmd_info(int argc, char **argv)
     while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
         if (option != 'h')
             return 2;
-        printf("usage: sfab info\n\nShows the transports and devices of this machine, whether each would "
-               "be used and why,\nand every SFAB_ variable with its value and where it comes from.\n");
+        printf(
+            "usage: sfab info\n\nShows the transports and devices of this machine, whether each "
+            "would "
+            "be used and why,\nand every SFAB_ variable with its value and where it comes from.\n");
         return 0;
     }
     printf("syncfab %s\n", sfab_version());

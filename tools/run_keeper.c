@@ -20,8 +20,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define GRACE_NS      2000000000ull  /* between SIGTERM and SIGKILL */
-#define CAUSE_NS      1000000000ull  /* for the rank that went first to end, before another is blamed */
+#define GRACE_NS      2000000000ull /* between SIGTERM and SIGKILL */
+#define CAUSE_NS      1000000000ull /* for the rank that went first to end, before another is blamed */
 #define UNKILLABLE_NS 10000000000ull /* then a process hangs in the kernel and we give up */
 #define SECRET_BYTES  32
 #define FILES_SPARE   256

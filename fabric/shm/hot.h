@@ -14,8 +14,7 @@ int sfab_shm_put_u64(struct sfab_ep *ep, const struct sfab_raddr *to, uint64_t o
                      uint64_t value);
 int sfab_shm_put_signal(struct sfab_ep *ep, const struct sfab_raddr *to, uint64_t offset,
                         const struct sfab_tp_mem *mem, const void *src, size_t len,
-                        const struct sfab_raddr *signal_to, uint64_t signal_offset,
-                        uint64_t value);
+                        const struct sfab_raddr *signal_to, uint64_t signal_offset, uint64_t value);
 int sfab_shm_fetch_add(struct sfab_ep *ep, const struct sfab_raddr *to, uint64_t offset,
                        uint64_t add, uint64_t *result);
 int sfab_shm_compare_swap(struct sfab_ep *ep, const struct sfab_raddr *to, uint64_t offset,

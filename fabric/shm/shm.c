@@ -53,12 +53,14 @@ static void shm_probe(const struct sfab_config *config, sfab_probe_visit visit, 
 {
     (void)config;
     sfab_doorbell_setup();
-    visit("shm", "memory", 1,
-          sfab_doorbell_reliable()
-              ? "ranks of one node: loads, stores and CPU atomics on memfd mappings; sleeps on futex"
-              : "ranks of one node: loads, stores and CPU atomics on memfd mappings; membarrier(2) is "
-                "missing, so sleeping ranks nap at most 1 ms",
-          arg);
+    visit(
+        "shm", "memory", 1,
+        sfab_doorbell_reliable()
+            ? "ranks of one node: loads, stores and CPU atomics on memfd mappings; sleeps on futex"
+            : "ranks of one node: loads, stores and CPU atomics on memfd mappings; membarrier(2) "
+              "is "
+              "missing, so sleeping ranks nap at most 1 ms",
+        arg);
 }
 
 static int shm_open_transport(const struct sfab_tp_env *env, struct sfab_tp **out,
@@ -186,8 +188,8 @@ int sfab_shm_connect(struct sfab_ep *ep)
     if (shm->arena_bytes < sizeof *head || head->id.magic != SFAB_ARENA_MAGIC ||
         head->id.rank != ep->peer)
         return map_failed(ep, sfab_fail(&ep->err, SFAB_ERR_STALE,
-                                        "the shared memory of process %u is not rank %u's", shm->pid,
-                                        ep->peer));
+                                        "the shared memory of process %u is not rank %u's",
+                                        shm->pid, ep->peer));
     shm->bell = &head->doorbell;
     atomic_store_explicit(&ep->state, SFAB_EP_READY, memory_order_release);
     return 0;
@@ -204,11 +206,12 @@ static int foreign_key(struct sfab_shm_ep *ep, const struct sfab_shm_name *name,
     if (rc == -ESRCH)
         return sfab_fail(err, SFAB_ERR_STALE, "process %u has ended", ep->pid);
     if (rc != 0)
-        return sfab_fail(err, rc,
-                         "the kernel refuses access to registered memory of process %u (%s): use "
-                         "sfab_mem_alloc, or allow process_vm_readv(2) (yama ptrace_scope 0, no seccomp "
-                         "filter against it)",
-                         ep->pid, sfab_errno_text(-rc));
+        return sfab_fail(
+            err, rc,
+            "the kernel refuses access to registered memory of process %u (%s): use "
+            "sfab_mem_alloc, or allow process_vm_readv(2) (yama ptrace_scope 0, no seccomp "
+            "filter against it)",
+            ep->pid, sfab_errno_text(-rc));
     *out = (struct sfab_raddr){.base = name->addr,
                                .key = in_this_process(ep) ? SFAB_SHM_MAPPED : SFAB_SHM_FOREIGN,
                                .len_bytes = name->len_bytes};
@@ -257,7 +260,8 @@ static void shm_release_key(struct sfab_ep *ep, struct sfab_raddr *raddr)
     *raddr = (struct sfab_raddr){0};
 }
 
-static void *shm_map(struct sfab_ep *ep, const struct sfab_raddr *raddr, uint64_t offset, size_t len)
+static void *shm_map(struct sfab_ep *ep, const struct sfab_raddr *raddr, uint64_t offset,
+                     size_t len)
 {
     (void)ep;
     if (raddr->key != SFAB_SHM_MAPPED || raddr->base == 0 || offset > raddr->len_bytes ||

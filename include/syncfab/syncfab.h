@@ -227,7 +227,8 @@ SFAB_API size_t sfab_rmem_len(const sfab_rmem *rmem);
 /* Collective over the group: every member brings one mem (lengths may differ) and gets
  * table[0 .. group size - 1], member i's memory at [i]. Exchanges the keys through the rendezvous.
  * Blocks up to timeout_ns; the error names who is missing. The caller closes each entry. */
-SFAB_API int sfab_mem_share(sfab_mem *mem, sfab_group *group, sfab_rmem **table, int64_t timeout_ns);
+SFAB_API int sfab_mem_share(sfab_mem *mem, sfab_group *group, sfab_rmem **table,
+                            int64_t timeout_ns);
 
 /* ---- one-sided operations ---------------------------------------------------------------- */
 /* None waits for the target and none disturbs its CPU. Each returns once the operation is handed to
@@ -290,28 +291,28 @@ SFAB_API int sfab_load_u64(const sfab_mem *mem, uint64_t offset_bytes, uint64_t 
 
 /* Counts since sfab_open; they only grow (the *_now fields: as of this moment). */
 typedef struct sfab_counters {
-    uint64_t barriers;            /* episodes finished */
-    uint64_t puts, put_bytes;     /* public puts, of all kinds */
-    uint64_t gets, get_bytes;     /* public gets */
-    uint64_t atomics;             /* public atomics */
-    uint64_t flushes;             /* public flushes */
-    uint64_t again;               /* times a transport was full or not yet connected */
-    uint64_t slow_waits;          /* waits that outlasted the first spin */
-    uint64_t wait_ns;             /* time in those, from the end of the first spin */
-    uint64_t yields, blocks;      /* steps of the waiting ladder */
-    uint64_t connections_now;     /* network connections (queue pairs) open */
+    uint64_t barriers;             /* episodes finished */
+    uint64_t puts, put_bytes;      /* public puts, of all kinds */
+    uint64_t gets, get_bytes;      /* public gets */
+    uint64_t atomics;              /* public atomics */
+    uint64_t flushes;              /* public flushes */
+    uint64_t again;                /* times a transport was full or not yet connected */
+    uint64_t slow_waits;           /* waits that outlasted the first spin */
+    uint64_t wait_ns;              /* time in those, from the end of the first spin */
+    uint64_t yields, blocks;       /* steps of the waiting ladder */
+    uint64_t connections_now;      /* network connections (queue pairs) open */
     uint64_t registered_bytes_now; /* memory registered, user's and sync */
-    uint64_t sync_bytes_now;      /* of which epoch words and their payload */
+    uint64_t sync_bytes_now;       /* of which epoch words and their payload */
 } sfab_counters;
 
 SFAB_API int sfab_counters_get(const sfab_ctx *ctx, sfab_counters *out);
 
 /* What sfab_open found out about the job. */
 typedef struct sfab_layout {
-    int nodes;            /* groups of ranks that share memory */
-    int machine_ranks;    /* ranks under this kernel, whatever nodes they pretend */
-    int machine_cpus;     /* how many of those can have a CPU of their own */
-    char transports[64];  /* those that lead from here to any rank: "shm", "verbs", "shm+verbs" */
+    int nodes;           /* groups of ranks that share memory */
+    int machine_ranks;   /* ranks under this kernel, whatever nodes they pretend */
+    int machine_cpus;    /* how many of those can have a CPU of their own */
+    char transports[64]; /* those that lead from here to any rank: "shm", "verbs", "shm+verbs" */
 } sfab_layout;
 
 SFAB_API int sfab_layout_get(const sfab_ctx *ctx, sfab_layout *out);

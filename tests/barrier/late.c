@@ -51,8 +51,11 @@ static int one_round(struct sfab_check *c, sfab_mem *mem, sfab_rmem **of, uint64
 static int rank_main(sfab_ctx *ctx, void *arg)
 {
     const struct plan *plan = arg;
-    struct sfab_check c = {.ctx = ctx, .world = sfab_world(ctx), .rank = sfab_rank(ctx),
-                           .size = sfab_size(ctx), .name = "late"};
+    struct sfab_check c = {.ctx = ctx,
+                           .world = sfab_world(ctx),
+                           .rank = sfab_rank(ctx),
+                           .size = sfab_size(ctx),
+                           .name = "late"};
     sfab_rmem **of = calloc((size_t)c.size, sizeof *of);
     sfab_mem *mem = NULL;
     uint64_t state = plan->seed;

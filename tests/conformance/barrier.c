@@ -189,9 +189,8 @@ static void mismatch(struct sfab_check *c)
     if (c->size == 1)
         return;
     snprintf(odd, sizeof odd, "rank %d (", c->size / 2);
-    int rc = c->rank == c->size / 2
-                 ? sfab_barrier_reduce(c->world, SFAB_MAX, words, 3, PATIENCE_NS)
-                 : sfab_barrier(c->world, PATIENCE_NS);
+    int rc = c->rank == c->size / 2 ? sfab_barrier_reduce(c->world, SFAB_MAX, words, 3, PATIENCE_NS)
+                                    : sfab_barrier(c->world, PATIENCE_NS);
     sfab_last_error(c->ctx, text, sizeof text);
     CHECK(c, rc == SFAB_ERR_MISMATCH);
     if (strstr(text, "a barrier with MAX of 3 words") == NULL || strstr(text, odd) == NULL)

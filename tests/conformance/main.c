@@ -65,10 +65,8 @@ static int rank_main(sfab_ctx *ctx, void *arg)
     static const struct sfab_conformance_check *const tables[] = {
         sfab_rma_checks,  sfab_atomic_checks,  sfab_refusal_checks,
         sfab_wait_checks, sfab_barrier_checks, sfab_mismatch_checks};
-    struct sfab_check c = {.ctx = ctx,
-                           .world = sfab_world(ctx),
-                           .rank = sfab_rank(ctx),
-                           .size = sfab_size(ctx)};
+    struct sfab_check c = {
+        .ctx = ctx, .world = sfab_world(ctx), .rank = sfab_rank(ctx), .size = sfab_size(ctx)};
     char text[256];
     int failures = 0, number = 0;
 

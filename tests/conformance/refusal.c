@@ -80,7 +80,8 @@ static void keys(struct sfab_check *c)
     for (size_t cut = 0; cut < len; cut++) /* every truncation */
         CHECK_RC(c, -EINVAL, sfab_rmem_open(c->ctx, c->rank, key, cut, &rmem));
     uint64_t state = 42;
-    for (int i = 0; i < 2000; i++) { /* flipped bits: refused or, where they do not matter, opened */
+    for (int i = 0; i < 2000;
+         i++) { /* flipped bits: refused or, where they do not matter, opened */
         uint8_t bad[SFAB_KEY_MAX_BYTES];
 
         memcpy(bad, key, len);

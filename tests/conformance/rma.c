@@ -39,7 +39,8 @@ static void puts_by_value(struct sfab_check *c)
     sfab_shared_open(c, BUFFER, SFAB_REMOTE_WRITE, &s);
     for (int distance = 0; distance < c->size && distance < 3; distance++)
         for (int i = 0; i < SIZES; i++) {
-            int to = (c->rank + distance) % c->size, from = (c->rank + c->size - distance) % c->size;
+            int to = (c->rank + distance) % c->size,
+                from = (c->rank + c->size - distance) % c->size;
             uint64_t at = 64 + (uint64_t)i % 5, source = BUFFER / 2 + (uint64_t)i % 3;
 
             memset(s.bytes, 0, BUFFER / 2);
@@ -133,8 +134,16 @@ static void word_ring(struct sfab_check *c)
 /* Whoever sees the signal sees its data, and every put before it, whole. */
 static void signal_after_data(struct sfab_check *c)
 {
-    enum { ROUNDS = 300, SIGNAL = 0, ACK = 64, EARLIER = 4096, DATA = 8192, WORDS = 700,
-           SOURCE = 65536, BYTES = 131072 };
+    enum {
+        ROUNDS = 300,
+        SIGNAL = 0,
+        ACK = 64,
+        EARLIER = 4096,
+        DATA = 8192,
+        WORDS = 700,
+        SOURCE = 65536,
+        BYTES = 131072
+    };
     struct sfab_shared s;
     int next = (c->rank + 1) % c->size, before = (c->rank + c->size - 1) % c->size;
 

@@ -12,8 +12,8 @@ struct sfab_check {
     sfab_ctx *ctx;
     sfab_group *world;
     int rank, size;
-    int failures;       /* of this rank in the check that runs */
-    const char *name;   /* of that check */
+    int failures;     /* of this rank in the check that runs */
+    const char *name; /* of that check */
 };
 
 #define CHECK(c, condition)                                                                        \

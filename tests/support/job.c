@@ -66,9 +66,8 @@ static void *run_thread(void *arg)
 
 int sfab_job_threads(int ranks, const char *const *settings, sfab_job_rank work, void *arg)
 {
-    struct sfab_boot_server_config config = {.listen_host = "127.0.0.1",
-                                             .size = (uint32_t)ranks,
-                                             .join_timeout_ns = 60000000000u};
+    struct sfab_boot_server_config config = {
+        .listen_host = "127.0.0.1", .size = (uint32_t)ranks, .join_timeout_ns = 60000000000u};
     struct sfab_boot_server *server;
     struct sfab_err err;
     uint16_t port;

@@ -7,8 +7,12 @@
 
 static void identity(void **state)
 {
-    struct sfab_identity in = {.pid = 77, .incarnation = UINT64_MAX, .host = "hostB",
-                               .node = "boot|pid:[1]|n", .radix = 4, .barrier = 2,
+    struct sfab_identity in = {.pid = 77,
+                               .incarnation = UINT64_MAX,
+                               .host = "hostB",
+                               .node = "boot|pid:[1]|n",
+                               .radix = 4,
+                               .barrier = 2,
                                .transport = "shm,verbs"};
     struct sfab_identity out, untouched;
     uint8_t buf[1024];
@@ -19,7 +23,8 @@ static void identity(void **state)
     size_t len = sfab_identity_encode(&in, buf, sizeof buf);
     assert_true(len > 0);
     assert_true(sfab_identity_decode(buf, len, &out));
-    assert_true(out.pid == 77 && out.incarnation == UINT64_MAX && out.radix == 4 && out.barrier == 2);
+    assert_true(out.pid == 77 && out.incarnation == UINT64_MAX && out.radix == 4 &&
+                out.barrier == 2);
     assert_string_equal(out.host, "hostB");
     assert_string_equal(out.node, "boot|pid:[1]|n");
     assert_memory_equal(&out.cpus, &in.cpus, sizeof in.cpus);
@@ -57,8 +62,12 @@ static void reach(void **state)
 
 static void key(void **state)
 {
-    struct sfab_key in = {.rank = 9, .incarnation = 5, .len_bytes = 1 << 20, .access = 7,
-                          .words = true, .transports = 1};
+    struct sfab_key in = {.rank = 9,
+                          .incarnation = 5,
+                          .len_bytes = 1 << 20,
+                          .access = 7,
+                          .words = true,
+                          .transports = 1};
     struct sfab_key out;
     uint8_t buf[SFAB_KEY_MAX_BYTES];
 

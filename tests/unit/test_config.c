@@ -99,14 +99,15 @@ static void bad_attributes(void **state)
 
 static void root(void **state)
 {
-    static const char *const bad[] = {"",        "host",     "host:",      ":5",    "host:0",
-                                      "host:65536", "host:5x", "::1:5",    "[]:5",  "host:-5",
-                                      "[::1]",   "host: 5"};
+    static const char *const bad[] = {"",       "host",       "host:",   ":5",
+                                      "host:0", "host:65536", "host:5x", "::1:5",
+                                      "[]:5",   "host:-5",    "[::1]",   "host: 5"};
     char host[64];
     uint16_t port;
 
     (void)state;
-    assert_int_equal(sfab_config_parse_root("node-1.cluster:4711", host, sizeof host, &port, &err), 0);
+    assert_int_equal(sfab_config_parse_root("node-1.cluster:4711", host, sizeof host, &port, &err),
+                     0);
     assert_string_equal(host, "node-1.cluster");
     assert_int_equal(port, 4711);
     assert_int_equal(sfab_config_parse_root("[fe80::1]:1", host, sizeof host, &port, &err), 0);
@@ -121,7 +122,8 @@ struct shown {
     int count, secret_hidden, radix_from_environment;
 };
 
-static void see(const char *name, const char *value, const char *origin, const char *help, void *arg)
+static void see(const char *name, const char *value, const char *origin, const char *help,
+                void *arg)
 {
     struct shown *shown = arg;
 
@@ -130,7 +132,8 @@ static void see(const char *name, const char *value, const char *origin, const c
     if (strcmp(name, "SFAB_SECRET") == 0)
         shown->secret_hidden = strcmp(value, "(set)") == 0;
     if (strcmp(name, "SFAB_RADIX") == 0)
-        shown->radix_from_environment = strcmp(origin, "environment") == 0 && strcmp(value, "3") == 0;
+        shown->radix_from_environment =
+            strcmp(origin, "environment") == 0 && strcmp(value, "3") == 0;
     if (strcmp(name, "SFAB_WAIT") == 0)
         assert_string_equal(value, "yield");
 }
@@ -148,9 +151,9 @@ static void shown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults), cmocka_unit_test(program_wins_over_environment),
+        cmocka_unit_test(defaults),   cmocka_unit_test(program_wins_over_environment),
         cmocka_unit_test(bad_values), cmocka_unit_test(bad_attributes),
-        cmocka_unit_test(root), cmocka_unit_test(shown),
+        cmocka_unit_test(root),       cmocka_unit_test(shown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

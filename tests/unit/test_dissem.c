@@ -83,8 +83,8 @@ static void no_round_is_idle(void **state)
 /* The two partial sums of dissem.h, each member a vector of how often it counts each other. */
 static void sums_count_each_once(void **state)
 {
-    static const uint32_t sizes[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13,
-                                     15, 16, 17, 25, 26, 27, 28, 31, 32, 33, 48, 49, 50,
+    static const uint32_t sizes[] = {1,  2,  3,  4,  5,  6,  7,   8,   9,   10,  11,  12, 13,
+                                     15, 16, 17, 25, 26, 27, 28,  31,  32,  33,  48,  49, 50,
                                      63, 64, 65, 80, 81, 82, 100, 124, 125, 126, 127, 128};
 
     (void)state;
@@ -108,9 +108,11 @@ static void sums_count_each_once(void **state)
                         for (uint32_t m = 0; m < n; m++) {
                             full2[i * n + m] = (uint16_t)(full2[i * n + m] + full[from * n + m]);
                             if (j < digit)
-                                part2[i * n + m] = (uint16_t)(part2[i * n + m] + full[from * n + m]);
+                                part2[i * n + m] =
+                                    (uint16_t)(part2[i * n + m] + full[from * n + m]);
                             else if (j == digit)
-                                part2[i * n + m] = (uint16_t)(part2[i * n + m] + part[from * n + m]);
+                                part2[i * n + m] =
+                                    (uint16_t)(part2[i * n + m] + part[from * n + m]);
                         }
                     }
                 memcpy(full, full2, (size_t)n * n * 2);
