@@ -4,19 +4,21 @@
 #include <stdio.h>
 #include <string.h>
 
-uint32_t sfab_choose_radix(const struct sfab_ctx *ctx, uint32_t size)
-{
-    uint32_t radix = ctx->config.radix != 0 ? (uint32_t)ctx->config.radix : 4;
-
-    if (radix > size)
-        radix = size;
-    return radix < 2 ? 2 : radix;
-}
-
 /* Whether all ranks run under one kernel, whatever nodes they pretend. */
 static bool one_kernel(const struct sfab_ctx *ctx)
 {
     return ctx->local_ranks == ctx->size;
+}
+
+uint32_t sfab_choose_radix(const struct sfab_ctx *ctx, uint32_t size)
+{
+    uint32_t radix = one_kernel(ctx) && ctx->crowded ? 2 : 4;
+
+    if (ctx->config.radix != 0)
+        radix = (uint32_t)ctx->config.radix;
+    if (radix > size)
+        radix = size;
+    return radix < 2 ? 2 : radix;
 }
 
 static bool all_mapped(const struct sfab_ctx *ctx)
@@ -24,28 +26,35 @@ static bool all_mapped(const struct sfab_ctx *ctx)
     return ctx->nodes == 1 && sfab_ctx_transport(ctx, "shm") == 0;
 }
 
+static const struct sfab_barrier_algorithm *automatic(const struct sfab_ctx *ctx, char *reason,
+                                                      size_t cap)
+{
+    if (!one_kernel(ctx)) {
+        snprintf(reason, cap, "ranks are on several machines");
+        return &sfab_dissemination;
+    }
+    if (!ctx->crowded) {
+        snprintf(reason, cap, "every rank has a CPU of its own");
+        return &sfab_dissemination;
+    }
+    snprintf(reason, cap, "%u ranks share %u CPUs, so the fewest %s win", ctx->local_ranks,
+             ctx->local_cpus_fit, all_mapped(ctx) ? "wake-ups" : "messages a round");
+    return all_mapped(ctx) ? &sfab_central : &sfab_dissemination;
+}
+
 const struct sfab_barrier_algorithm *sfab_choose_algorithm(const struct sfab_group *group,
                                                            char *reason, size_t cap)
 {
     const struct sfab_ctx *ctx = group->ctx;
-    const struct sfab_barrier_algorithm *central = all_mapped(ctx) ? &sfab_central : &sfab_star;
 
+    snprintf(reason, cap, "SFAB_BARRIER asks for it");
     switch ((enum sfab_barrier_choice)ctx->config.barrier) {
     case SFAB_BARRIER_DISSEMINATION:
-        snprintf(reason, cap, "SFAB_BARRIER asks for it");
         return &sfab_dissemination;
     case SFAB_BARRIER_CENTRAL:
-        snprintf(reason, cap, "SFAB_BARRIER asks for it");
-        return central;
+        return all_mapped(ctx) ? &sfab_central : &sfab_star;
     case SFAB_BARRIER_AUTO:
         break;
     }
-    if (one_kernel(ctx) && ctx->crowded) {
-        snprintf(reason, cap, "%u ranks share %u CPUs, so the fewest wake-ups win",
-                 ctx->local_ranks, ctx->local_cpus_fit);
-        return central;
-    }
-    snprintf(reason, cap, "%s",
-             one_kernel(ctx) ? "every rank has a CPU of its own" : "ranks are on several machines");
-    return &sfab_dissemination;
+    return automatic(ctx, reason, cap);
 }

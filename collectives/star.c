@@ -1,9 +1,10 @@
 /* star.c - the barrier with the fewest messages: all tell member 0, member 0 tells all.
  *
- * For ranks that share CPUs and speak over a network (or a mixture): 2(N-1) messages instead of
- * N*ceil(log_k N) rounds' worth, and each costs CPU time of a CPU that somebody else is waiting for. On
- * machines with a CPU for each rank a dissemination is quicker, since here member 0 handles all. Only
- * words and put_signal, so any transport. */
+ * What SFAB_BARRIER=central means where memory cannot be mapped: 2(N-1) messages instead of N*ceil(log_k
+ * N) rounds' worth. Never chosen by itself: on SoftRoCE with 4 and 8 ranks on two CPUs, where it was
+ * hoped to win, a dissemination of radix 2 was 5 to 25 % quicker, because its messages do not all go
+ * through the one CPU that member 0 waits for (docs/results.md). Only words and put_signal, so any
+ * transport. */
 #include "collectives/barrier.h"
 #include "collectives/reduce.h"
 

@@ -5,7 +5,7 @@
 # Processes of a test are found by a variable in their environment that only they have.
 set -u
 SFAB=${1:?usage: test_run.sh PATH-OF-SFAB}
-DIR=$(mktemp -d "${TMPDIR:-/tmp}/sfab-run.XXXXXX")
+DIR=$(mktemp -d)
 trap 'rm -rf "$DIR"' EXIT
 FAILED=0
 CHECKS=0
