@@ -139,7 +139,8 @@ int main(void)
         rc = start(&sides[i]);
     }
     if (rc != 0) {
-        fprintf(stderr, "cacheline: a thread cannot be started on CPU %zu: %s\n", cpu - 1, strerror(rc));
+        fprintf(stderr, "cacheline: a thread cannot be started on CPU %zu: %s\n", cpu - 1,
+                strerror(rc));
         return 1; /* with the other one waiting for ever in it: the process's end ends it */
     }
     for (int i = 0; i < 2; i++)

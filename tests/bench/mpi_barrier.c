@@ -45,9 +45,10 @@ static uint64_t number(const char *option, const char *text)
 
     errno = 0;
     unsigned long long value = text != NULL ? strtoull(text, &end, 10) : 0;
-    if (text == NULL || text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 || value == 0 ||
-        value > 1000000000) {
-        fprintf(stderr, "mpi_barrier: %s \"%s\" cannot be used: it takes a whole number from 1 to %d\n",
+    if (text == NULL || text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 ||
+        value == 0 || value > 1000000000) {
+        fprintf(stderr,
+                "mpi_barrier: %s \"%s\" cannot be used: it takes a whole number from 1 to %d\n",
                 option, text != NULL ? text : "", 1000000000);
         exit(2);
     }
@@ -71,7 +72,8 @@ static struct options parse(int argc, char **argv)
                    strpbrk(value, "\"\\") == NULL) {
             o.transport = argv[++i];
         } else {
-            fprintf(stderr, "mpi_barrier: \"%s\" is no option, or its value is missing or unusable\n",
+            fprintf(stderr,
+                    "mpi_barrier: \"%s\" is no option, or its value is missing or unusable\n",
                     argv[i]);
             exit(2);
         }
@@ -197,13 +199,14 @@ static void print_line(const struct options *o, const struct figures *of_rank, i
         if (of_rank[i].mean_ns > of_rank[slowest].mean_ns)
             slowest = i;
     }
-    printf("{\"bench\":\"mpi_barrier\",\"transport\":\"%s\",\"algorithm\":\"MPI_Barrier\",\"radix\":0,"
-           "\"rounds\":0,\"ranks\":%d,\"nodes\":1,\"iterations\":%llu,\"batch\":%llu,\"size_bytes\":0,"
-           "\"min_ns\":%.1f,\"p50_ns\":%.1f,\"mean_ns\":%.1f,\"p99_ns\":%.1f,\"max_ns\":%.1f,"
-           "\"slowest_rank\":%d,\"slowest_p50_ns\":%.1f,\"slowest_mean_ns\":%.1f}\n",
-           o->transport, size, (unsigned long long)(samples * batch), (unsigned long long)batch,
-           all.min_ns, all.p50_ns, all.mean_ns, all.p99_ns, all.max_ns, slowest,
-           of_rank[slowest].p50_ns, of_rank[slowest].mean_ns);
+    printf(
+        "{\"bench\":\"mpi_barrier\",\"transport\":\"%s\",\"algorithm\":\"MPI_Barrier\",\"radix\":0,"
+        "\"rounds\":0,\"ranks\":%d,\"nodes\":1,\"iterations\":%llu,\"batch\":%llu,\"size_bytes\":0,"
+        "\"min_ns\":%.1f,\"p50_ns\":%.1f,\"mean_ns\":%.1f,\"p99_ns\":%.1f,\"max_ns\":%.1f,"
+        "\"slowest_rank\":%d,\"slowest_p50_ns\":%.1f,\"slowest_mean_ns\":%.1f}\n",
+        o->transport, size, (unsigned long long)(samples * batch), (unsigned long long)batch,
+        all.min_ns, all.p50_ns, all.mean_ns, all.p99_ns, all.max_ns, slowest,
+        of_rank[slowest].p50_ns, of_rank[slowest].mean_ns);
 }
 
 static void report(const struct options *o, double *samples, uint64_t count, uint64_t batch)
@@ -240,8 +243,9 @@ int main(int argc, char **argv)
     }
     if (o.own_cpu && !each_has_a_cpu(size)) {
         if (rank == 0)
-            fprintf(stderr, "mpi_barrier: the ranks are not bound to a CPU each: mpirun's --bind-to "
-                            "did not do it\n");
+            fprintf(stderr,
+                    "mpi_barrier: the ranks are not bound to a CPU each: mpirun's --bind-to "
+                    "did not do it\n");
         status = 1;
     } else {
         uint64_t batch = agree_batch(&o, warm_up(&o));

@@ -14,7 +14,7 @@
 enum { WARM_UP = 20, BARRIERS = 100 };
 
 /* What is counted: everything from entering this function to leaving it. */
-__attribute__((noinline, noclone)) static int measured_barrier(sfab_group *world)
+__attribute__((noinline)) static int measured_barrier(sfab_group *world)
 {
     int rc = sfab_barrier(world, -1);
 

@@ -48,11 +48,11 @@ static uint64_t radix_of(uint64_t n)
 
 static uint64_t block_bytes(uint64_t n, uint64_t messages, int member)
 {
-    uint64_t bytes = LINE                    /* arrived */
-                     + LINE                  /* release */
-                     + 2 * LINE              /* result */
-                     + messages * LINE       /* flags */
-                     + messages * 4 * LINE;  /* payload */
+    uint64_t bytes = LINE                   /* arrived */
+                     + LINE                 /* release */
+                     + 2 * LINE             /* result */
+                     + messages * LINE      /* flags */
+                     + messages * 4 * LINE; /* payload */
 
     if (member == 0)
         bytes += LINE + n * LINE + n * 2 * LINE; /* counter, arrivals, values */

@@ -135,10 +135,11 @@ static void report(struct board *board, int processes, int cpus)
         elapsed_ns += board->elapsed_ns[i] / processes;
         switches += (double)board->switches[i];
     }
-    printf("{\"bench\":\"switch\",\"processes\":%d,\"cpus\":%d,\"round_ns\":%.1f,\"switch_ns\":%.1f,"
-           "\"counted_ns\":%.1f,\"switches\":%.3f}\n",
-           processes, cpus, board->samples[count / 2], board->samples[count / 2] / on_a_cpu,
-           elapsed_ns * cpus / switches, switches / (double)count);
+    printf(
+        "{\"bench\":\"switch\",\"processes\":%d,\"cpus\":%d,\"round_ns\":%.1f,\"switch_ns\":%.1f,"
+        "\"counted_ns\":%.1f,\"switches\":%.3f}\n",
+        processes, cpus, board->samples[count / 2], board->samples[count / 2] / on_a_cpu,
+        elapsed_ns * cpus / switches, switches / (double)count);
 }
 
 int main(int argc, char **argv)

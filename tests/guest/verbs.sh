@@ -19,7 +19,8 @@ conformance() { # conformance TEXT SFAB_RUN_OPTIONS...: the suite, its failures 
 
 suite() {
     for n in 1 2 3; do conformance "verbs, $n ranks" -n $n -x SFAB_TRANSPORT=verbs; done
-    conformance "verbs, 4 ranks, dissemination" -n 4 -x SFAB_TRANSPORT=verbs -x SFAB_BARRIER=dissemination -x SFAB_RADIX=2
+    conformance "verbs, 4 ranks, radix 4" -n 4 -x SFAB_TRANSPORT=verbs -x SFAB_RADIX=4
+    conformance "verbs, 4 ranks, star" -n 4 -x SFAB_TRANSPORT=verbs -x SFAB_BARRIER=central
     conformance "verbs, 2 ranks, sleeping" -n 2 -x SFAB_TRANSPORT=verbs -x SFAB_WAIT=block
     conformance "verbs, small queues" -n 2 -x SFAB_TRANSPORT=verbs -x SFAB_VERBS_SQ_DEPTH=8
     conformance "verbs, nothing inline" -n 2 -x SFAB_TRANSPORT=verbs -x SFAB_VERBS_INLINE=0
@@ -27,14 +28,15 @@ suite() {
 
 mixed() {
     conformance "mixed, 2 nodes of 2 ranks" -n 4 --nodes 2
-    conformance "mixed, 2 nodes, dissemination" -n 5 --nodes 2 -x SFAB_BARRIER=dissemination -x SFAB_RADIX=3
+    conformance "mixed, 2 nodes, radix 3" -n 5 --nodes 2 -x SFAB_RADIX=3
+    conformance "mixed, 2 nodes, star" -n 4 --nodes 2 -x SFAB_BARRIER=central
     conformance "mixed, 3 nodes of 1 rank" -n 3 --nodes 3
 }
 
 late() {
     for n in 2 5 8; do
         expect 0 "nobody left early" "$sfab" run -n $n -x SFAB_TRANSPORT=verbs -- "$tests/barrier_late" 40 $n
-        expect 0 "nobody left early" "$sfab" run -n $n -x SFAB_TRANSPORT=verbs -x SFAB_BARRIER=dissemination -- "$tests/barrier_late" 40 $n
+        expect 0 "nobody left early" "$sfab" run -n $n -x SFAB_TRANSPORT=verbs -x SFAB_BARRIER=central -- "$tests/barrier_late" 40 $n
     done
     expect 0 "nobody left early" "$sfab" run -n 6 --nodes 3 -- "$tests/barrier_late" 40 6
 }
