@@ -6,7 +6,7 @@
 #define SFAB_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 /* Tells the core that this is a spin loop: frees the sibling thread, and spares the cache line the
- * flood of reads that would slow the writer (measured here: four times slower without). */
+ * flood of reads that would slow the writer. */
 static inline void sfab_cpu_relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)

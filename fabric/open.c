@@ -94,6 +94,7 @@ static int join(struct sfab_ctx *ctx)
     struct sfab_boot_config config = {.rank = ctx->rank,
                                       .size = ctx->size,
                                       .host = host,
+                                      .own_host = ctx->host,
                                       .join_timeout_ns = (uint64_t)boot_timeout_ns(ctx)};
 
     if (ctx->config.root[0] == '\0')

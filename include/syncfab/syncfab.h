@@ -86,9 +86,11 @@ SFAB_API void sfab_attr_init(sfab_attr *attr);
  * Cost: one TCP connection to the rendezvous, one exchange of some 300 bytes a rank, one thread that
  * sleeps on that connection, the sync memory of the world group (docs/memory.md has the formula).
  * No connection to a peer is made before it is used.
- * Errors: SFAB_ERR_CONFIG (a setting is wrong), SFAB_ERR_AUTH, SFAB_ERR_VERSION, -ETIMEDOUT (rank
- * missing), -EEXIST (rank taken), -ECONNREFUSED, -ENODEV (no usable transport), -ENOMEM. The sentence
- * is in sfab_last_error(NULL, ...) of the same thread. */
+ * Errors: SFAB_ERR_CONFIG (a setting is wrong), SFAB_ERR_AUTH, SFAB_ERR_VERSION, -ETIMEDOUT (a
+ * rank is missing, or nobody serves the rendezvous), -EEXIST (rank taken), SFAB_ERR_PEER_DEAD (a rank
+ * died meanwhile), -EPROTO (no syncfab at that port), -EHOSTUNREACH (no transport leads to a rank),
+ * -ENODEV (no usable transport), -ENOMEM. The sentence is in sfab_last_error(NULL, ...) of the same
+ * thread. */
 SFAB_API int sfab_open(const sfab_attr *attr, sfab_ctx **out);
 
 /* Leaves the job and frees everything made from ctx. Collective like MPI_Finalize: completes what

@@ -46,8 +46,10 @@ bad_input() {
     grep -q rxe "$WORK/out" && report OK "the devices that there are, are listed" || { report BAD "the devices that there are, are listed"; cat "$WORK/out"; }
     expect fail "GID" "$sfab" run -n 2 -x SFAB_TRANSPORT=verbs -x SFAB_VERBS_GID_INDEX=77 "$hello"
     expect fail "port" "$sfab" run -n 2 -x SFAB_TRANSPORT=verbs -x SFAB_VERBS_PORT=9 "$hello"
+    # As a user whom the limit binds, from a place that such a user can reach wherever the clone lies.
+    chmod 755 "$WORK" && cp "$sfab" "$hello" "$WORK"
     expect fail "memlock" setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock --reuid=65534 --clear-groups \
-        bash -c "ulimit -l 16; exec '$sfab' run -n 2 -x SFAB_TRANSPORT=verbs '$hello'"
+        bash -c "ulimit -l 16; cd /; exec '$WORK/sfab' run -n 2 -x SFAB_TRANSPORT=verbs '$WORK/hello'"
     expect 0 "rxe" "$sfab" info
     expect 137 "rank 1" "$sfab" run -n 3 -x SFAB_TRANSPORT=verbs "$tests/dying" 1 kill
     expect 0 "add up to 6" "$sfab" run -n 4 -x SFAB_TRANSPORT=verbs "$hello"

@@ -320,9 +320,9 @@ lines_are err 0
 # ---- ends that come from outside -------------------------------------------------------------
 
 test_named "timeout"
-run -n 6 --timeout 0.7 sh -c 'case $SFAB_RANK in 1|4) exit 0;; esac; exec sleep 1000'
+run -n 6 --timeout 3 sh -c 'case $SFAB_RANK in 1|4) exit 0;; esac; exec sleep 1000'
 status_is 124
-is "$(cat "$DIR/err")" "sfab run: the job did not end within 700 ms: ranks 0, 2, 3, 5 still ran; ending them"
+is "$(cat "$DIR/err")" "sfab run: the job did not end within 3 s: ranks 0, 2, 3, 5 still ran; ending them"
 none_left
 
 test_named "a timeout that is not needed"
