@@ -233,25 +233,32 @@ static double now_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* The last rank computes for half a second without a call of the library; the others read and write
- * its memory for the first time meanwhile (connecting too), and do not have to wait for it. */
+/* The last rank computes without a call of the library until the others say, by a word in its memory,
+ * that they have written and read it (connecting for the first time, perhaps). If they needed its help
+ * none of them would get that far. */
 static void busy_peer(struct sfab_check *c)
 {
     struct sfab_shared s;
     int busy = c->size - 1;
+    uint64_t slot = 8 * (uint64_t)c->rank, done = 8 * (uint64_t)c->size;
 
-    sfab_shared_open(c, 4096, SFAB_REMOTE_READ | SFAB_REMOTE_WRITE, &s);
-    double start = now_s(), until = start + 0.5;
+    sfab_shared_open(c, 4096 + 16 * (size_t)c->size, SFAB_REMOTE_READ | SFAB_REMOTE_WRITE, &s);
     if (c->rank == busy) {
-        volatile uint64_t spin = 0;
+        double until = now_s() + 25;
+        const _Atomic uint64_t *words = (const _Atomic uint64_t *)(void *)(s.bytes + done);
 
-        while (now_s() < until)
-            spin++;
+        for (int i = 0; i < busy; i++) {
+            while (atomic_load_explicit(&words[i], memory_order_acquire) == 0 && now_s() < until)
+                continue;
+            CHECK(c, atomic_load_explicit(&words[i], memory_order_acquire) == 1);
+        }
     } else {
-        CHECK_OK(c, sfab_put_u64(s.of[busy], 8 * (uint64_t)(c->rank % 16), 7));
-        CHECK_OK(c, sfab_get(s.mem, 1024, s.of[busy], 8 * (uint64_t)(c->rank % 16), 8));
+        CHECK_OK(c, sfab_put_u64(s.of[busy], slot, 7));
         CHECK_OK(c, sfab_flush(c->ctx, busy, PATIENCE_NS));
-        CHECK(c, now_s() < until);
+        CHECK_OK(c, sfab_get(s.mem, slot, s.of[busy], slot, 8));
+        CHECK_OK(c, sfab_flush(c->ctx, busy, PATIENCE_NS));
+        CHECK(c, *(uint64_t *)(void *)(s.bytes + slot) == 7);
+        CHECK_OK(c, sfab_put_u64(s.of[busy], done + slot, 1));
     }
     sfab_shared_close(c, &s);
 }
