@@ -1,6 +1,6 @@
 /* sizes.c - rank program: what a barrier costs in queue pairs and in memory, held against its formulas.
- * Run under any launcher with any SFAB_TRANSPORT, SFAB_BARRIER and SFAB_RADIX; tests/bench/sizes runs
- * it for several N and radices.
+ * Run under any launcher with any SFAB_TRANSPORT and SFAB_BARRIER, and with SFAB_RADIX set;
+ * tests/bench/sizes runs it for several N and radices.
  *
  *  - Network connections after barriers by dissemination of radix k among N: at most
  *    2*(k-1)*ceil(log_k N), a peer to send to and one to hear from for each message; over a network
@@ -33,17 +33,15 @@ static struct shape shape_of(uint64_t n, uint64_t k)
     return s;
 }
 
-/* The radix that the group uses: as set, but no more than its size; 4 where it is not set. */
+/* The radix that the group uses: as set, but no more than its size; 0 where SFAB_RADIX does not say. */
 static uint64_t radix_of(uint64_t n)
 {
     const char *set = getenv("SFAB_RADIX");
     uint64_t k = set != NULL ? strtoull(set, NULL, 10) : 0;
 
-    if (k == 0)
-        k = 4;
     if (k > n)
         k = n;
-    return k < 2 ? 2 : k;
+    return k == 1 ? 2 : k;
 }
 
 static uint64_t block_bytes(uint64_t n, uint64_t messages, int member)
@@ -82,12 +80,15 @@ static int work(sfab_ctx *ctx, void *arg)
                            .size = sfab_size(ctx),
                            .name = "sizes"};
     uint64_t n = (uint64_t)c.size, k = radix_of(n);
-    struct shape shape = shape_of(n, k);
     sfab_counters counters = {0};
     sfab_layout layout;
     char how[256] = "";
 
     (void)arg;
+    CHECK(&c, k >= 2); /* SFAB_RADIX */
+    if (k < 2)
+        return c.failures;
+    struct shape shape = shape_of(n, k);
     for (int i = 0; i < 5; i++)
         CHECK_OK(&c, sfab_barrier(c.world, PATIENCE_NS));
     CHECK_OK(&c, sfab_counters_get(ctx, &counters));
