@@ -3,6 +3,7 @@
 #include "collectives/barrier.h"
 #include "collectives/choose.h"
 #include "collectives/pattern/dissem.h"
+#include "collectives/verdict.h"
 #include "collectives/world.h"
 
 #include <errno.h>
@@ -27,11 +28,21 @@ struct sfab_barrier_layout sfab_barrier_layout(uint32_t size, uint32_t me, uint3
     return at;
 }
 
+uint64_t sfab_barrier_arrival(const struct sfab_barrier *b, uint32_t member)
+{
+    if (b->group->me != 0)
+        return 0;
+    const _Atomic uint64_t *word =
+        sfab_barrier_here(b, b->layout.arrivals + member * (size_t)SFAB_CACHE_LINE);
+
+    return sfab_word_episode(atomic_load_explicit(word, memory_order_relaxed));
+}
+
 /* ---- in a group -------------------------------------------------------------------------- */
 
-static size_t block_bytes(const struct sfab_ctx *ctx, const struct sfab_group *group)
+static size_t block_bytes(const struct sfab_ctx *ctx, uint32_t size, uint32_t me)
 {
-    return sfab_barrier_layout(group->size, group->me, sfab_choose_radix(ctx, group->size)).bytes;
+    return sfab_barrier_layout(size, me, sfab_choose_radix(ctx, size)).bytes;
 }
 
 static const struct sfab_op_class barrier_class;
@@ -50,7 +61,8 @@ static int attach(struct sfab_group *group, struct sfab_err *err)
     b->algorithm = sfab_choose_algorithm(group, b->reason, sizeof b->reason);
     b->arrived = sfab_barrier_here(b, b->layout.arrived);
     group->state = b;
-    return b->algorithm->setup(b, err);
+    int rc = sfab_verdict_setup(b, err);
+    return rc == 0 ? b->algorithm->setup(b, err) : rc;
 }
 
 static void detach(struct sfab_group *group)
@@ -58,6 +70,7 @@ static void detach(struct sfab_group *group)
     struct sfab_barrier *b = sfab_barrier_of(group);
 
     b->algorithm->teardown(b);
+    sfab_verdict_teardown(b);
     free(b);
     group->state = NULL;
 }
@@ -67,8 +80,23 @@ static uint64_t episode(const struct sfab_group *group)
     return group->state != NULL ? sfab_barrier_of(group)->episode : 0;
 }
 
-const struct sfab_group_class sfab_barrier_group_class = {
-    .block_bytes = block_bytes, .attach = attach, .detach = detach, .episode = episode};
+/* CONTROL THREAD */
+static uint64_t moves(const struct sfab_group *group)
+{
+    const struct sfab_barrier *b = sfab_barrier_of(group);
+
+    return sfab_word_episode(atomic_load_explicit(b->arrived, memory_order_relaxed)) +
+           atomic_load_explicit(&b->done, memory_order_relaxed);
+}
+
+const struct sfab_group_class sfab_barrier_group_class = {.block_bytes = block_bytes,
+                                                          .attach = attach,
+                                                          .detach = detach,
+                                                          .episode = episode,
+                                                          .died = sfab_verdict_died,
+                                                          .interrupt = sfab_verdict_interrupt,
+                                                          .surveyed = sfab_verdict_surveyed,
+                                                          .moves = moves};
 
 /* ---- what can go wrong ------------------------------------------------------------------- */
 
@@ -95,6 +123,7 @@ static int break_group(struct sfab_barrier *b, int code)
 {
     b->broken = code;
     snprintf(b->broken_text, sizeof b->broken_text, "%.511s", b->op.ctx->err.text);
+    sfab_verdict_idle(b);
     return code;
 }
 
@@ -126,8 +155,7 @@ __attribute__((noinline)) static int connect_targets(struct sfab_barrier *b)
     int64_t target;
 
     for (uint32_t i = 0; (target = b->algorithm->target(b, i)) >= 0; i++) {
-        uint32_t rank = sfab_group_member(b->group, (uint32_t)target);
-        int rc = sfab_peer_open(b->op.ctx, rank);
+        int rc = sfab_group_open(b->group, (uint32_t)target);
 
         if (rc != 0 && rc != -EAGAIN)
             return rc;
@@ -141,71 +169,189 @@ __attribute__((noinline)) static int connect_targets(struct sfab_barrier *b)
     return rc;
 }
 
+/* Whether there is anything to look at before going on. STOP: the near half of the pair; the compiler may
+ * not turn the load and the store before it round, and the CPU's part is paid for by the other side. */
+static inline bool stopped(const struct sfab_barrier *b)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    return SFAB_UNLIKELY(atomic_load_explicit(&b->stop, memory_order_relaxed) != 0);
+}
+
+/* The same where it may cost something. */
+static bool stopped_slowly(const struct sfab_barrier *b)
+{
+    if (b->own_fences)
+        atomic_thread_fence(memory_order_seq_cst);
+    return stopped(b);
+}
+
+/* The episode is done, for all to see. DONE: with what it has brought. */
+static inline void note_done(struct sfab_barrier *b)
+{
+    atomic_store_explicit(&b->done, b->episode, memory_order_release);
+}
+
 __attribute__((noinline)) static int finish(struct sfab_barrier *b, int rc)
 {
     if (rc == 0 && b->poisoned)
         rc = mismatch_failed(b);
-    else if (rc == 0 && b->count > 0 && b->op.state == SFAB_OP_LIVE)
-        memcpy(b->words, b->acc, b->count * sizeof b->words[0]);
     else if (rc != 0)
         break_group(b, rc);
+    if (rc == 0 && b->count > 0) {
+        memcpy(b->results[b->episode & 1], b->acc, b->count * sizeof b->acc[0]);
+        if (b->op.state == SFAB_OP_LIVE)
+            memcpy(b->words, b->acc, b->count * sizeof b->words[0]);
+    }
+    if (rc == 0) {
+        note_done(b);
+        if (stopped_slowly(b))
+            sfab_verdict_idle(b);
+    }
+    b->op.ctx->counters.barriers += rc == 0;
     b->finished = true;
     b->result = rc;
     return rc;
 }
 
-static int barrier_step(struct sfab_op *op)
+/* A connection failed, or a member's memory has vanished: the rendezvous has been told, and finds out who
+ * is lost; this episode ends by what it says. Other failures are the caller's at once. */
+static int stall(struct sfab_barrier *b, int rc)
 {
-    struct sfab_barrier *b = (struct sfab_barrier *)op;
+    struct sfab_ctx *ctx = b->op.ctx;
+
+    /* Memory of a group is kept as long as its context: what has vanished went with that. */
+    bool theirs = rc == SFAB_ERR_PEER_DEAD || rc == SFAB_ERR_STALE;
+
+    for (uint32_t i = 0; !theirs && i < b->group->size; i++)
+        theirs = sfab_peer_unreachable(ctx, sfab_group_member(b->group, i));
+    if (!theirs)
+        return rc;
+    b->stalled = rc;
+    b->op.watch = NULL;
+    return SFAB_INPROGRESS;
+}
+
+static int step_by_messages(struct sfab_barrier *b)
+{
     int rc = 0;
 
-    if (SFAB_UNLIKELY(b->finished))
-        return b->result;
+    if (SFAB_UNLIKELY(b->stalled != 0))
+        return SFAB_INPROGRESS;
     if (SFAB_UNLIKELY(!b->ready))
         rc = connect_targets(b);
     if (SFAB_LIKELY(rc == 0))
         rc = b->algorithm->step(b);
-    if (rc == SFAB_INPROGRESS)
-        return rc;
-    op->ctx->counters.barriers += rc == 0;
-    if (SFAB_LIKELY(rc == 0 && b->tag == SFAB_TAG_BARRIER && !b->poisoned)) {
-        b->finished = true;
-        b->result = 0;
-        return 0;
-    }
-    return finish(b, rc);
+    return SFAB_UNLIKELY(rc < 0) ? stall(b, rc) : rc;
 }
 
-/* Somebody is gone. One that left in good order may have done its part of this episode first. */
-static int barrier_fault(struct sfab_op *op)
+static int barrier_step(struct sfab_op *op)
 {
     struct sfab_barrier *b = (struct sfab_barrier *)op;
 
-    for (uint32_t i = 0; i < b->group->size; i++) {
-        uint32_t rank = sfab_group_member(b->group, i);
-        struct sfab_peer *peer = &op->ctx->peers[rank];
-
-        if (rank == op->ctx->rank ||
-            (atomic_load_explicit(&peer->presence, memory_order_acquire) == SFAB_GONE_LEFT &&
-             peer->goodbye >= b->episode))
-            continue;
-        int rc = sfab_ctx_check_present(op->ctx, rank, "the barrier");
-        if (rc != 0)
-            return finish(b, rc);
-    }
-    return 0;
+    if (SFAB_UNLIKELY(b->finished))
+        return b->result;
+    int rc = SFAB_UNLIKELY(b->frozen) ? sfab_verdict_step(b) : step_by_messages(b);
+    if (rc != SFAB_INPROGRESS)
+        return finish(b, rc);
+    if (!b->frozen && stopped_slowly(b))
+        sfab_verdict_freeze(b);
+    return rc;
 }
 
-/* "2 of 8 ranks have not arrived: rank 3 (hostB), last episode 6; ..." */
+/* Who has left in good order may have done its part of this episode first. */
+static bool left_in_time(const struct sfab_barrier *b, const struct sfab_peer *peer)
+{
+    return atomic_load_explicit(&peer->presence, memory_order_acquire) == SFAB_GONE_LEFT &&
+           peer->goodbye >= b->episode;
+}
+
+/* Something has changed. A death is not the end here: what it means, the verdict says. */
+static int barrier_fault(struct sfab_op *op)
+{
+    struct sfab_barrier *b = (struct sfab_barrier *)op;
+    struct sfab_ctx *ctx = op->ctx;
+    int rc = sfab_ctx_ended(ctx, "the barrier");
+
+    for (uint32_t i = 0; rc == 0 && i < b->group->size; i++) {
+        uint32_t rank = sfab_group_member(b->group, i);
+        struct sfab_peer *peer = &ctx->peers[rank];
+        bool unreachable = sfab_peer_unreachable(ctx, rank);
+
+        if (i == b->group->me ||
+            atomic_load_explicit(&peer->presence, memory_order_acquire) == SFAB_GONE_DIED)
+            continue;
+        if (left_in_time(b, peer)) {
+            if (b->stalled != 0 &&
+                (unreachable || b->stalled == SFAB_ERR_STALE || b->stalled == SFAB_ERR_PEER_DEAD))
+                rc = sfab_ctx_check_present(ctx, rank,
+                                            "the barrier"); /* it has all it needs; not so we */
+        } else if (unreachable) {
+            sfab_peer_accuse(ctx, rank, peer->ep->err.text);
+        } else {
+            rc = sfab_ctx_check_present(ctx, rank, "the barrier");
+        }
+    }
+    return rc != 0 ? finish(b, rc) : 0;
+}
+
+/* "rank 3 (hostB), last episode 6, last moved 12.3 s ago, computing" */
+static size_t tell_late(const struct sfab_late *late, char *text, size_t cap)
+{
+    char doing[48] = "";
+    int n;
+
+    if (!late->episode_known) {
+        n = snprintf(text, cap, " rank %d (%s), which does not answer", late->rank, late->host);
+        return n > 0 ? (size_t)n : 0;
+    }
+    switch (late->doing) {
+    case SFAB_DOING_UNKNOWN:
+        break;
+    case SFAB_DOING_COMPUTING:
+        snprintf(doing, sizeof doing, ", computing");
+        break;
+    case SFAB_DOING_WAITING:
+        snprintf(doing, sizeof doing, ", waiting");
+        if (late->waits_for >= 0)
+            snprintf(doing, sizeof doing, ", waiting for rank %d", late->waits_for);
+        break;
+    case SFAB_DOING_STOPPED:
+        snprintf(doing, sizeof doing, ", its process is stopped");
+        break;
+    }
+    n = snprintf(text, cap, " rank %d (%s), last episode %llu, last moved %.1f s ago%s", late->rank,
+                 late->host, (unsigned long long)late->last_episode, (double)late->still_ns / 1e9,
+                 doing);
+    return n > 0 ? (size_t)n : 0;
+}
+
+/* While the members agree on who has died, that is what is waited for. */
+static void explain_frozen(struct sfab_barrier *b, char *text, size_t cap)
+{
+    char missing[SFAB_MISSING_TEXT_BYTES];
+
+    snprintf(
+        text, cap,
+        "episode %llu: a member has died, and the others are to agree on what has become of the "
+        "episode: %.300s",
+        (unsigned long long)b->episode,
+        sfab_ctx_missing(b->op.ctx, sfab_verdict_tag(b), missing, sizeof missing));
+}
+
+/* "2 of 8 ranks have not arrived: rank 3 (hostB), last episode 6, ...; ..." */
 static void barrier_explain(struct sfab_op *op, char *text, size_t cap)
 {
-    enum { SHOWN = 16 };
+    enum { SHOWN = 8 };
     struct sfab_barrier *b = (struct sfab_barrier *)op;
     struct sfab_late late[SHOWN];
     int count = 0;
     size_t at = 0;
 
-    sfab_barrier_find_late(b, late, SHOWN, &count);
+    if (b->frozen) {
+        explain_frozen(b, text, cap);
+        return;
+    }
+    sfab_barrier_find_late(b, op->timeout_ns >= 1000000000, late, SHOWN, &count);
     if (count == 0) {
         snprintf(text, cap,
                  "episode %llu: all %u ranks have arrived, the last messages are on their way",
@@ -216,13 +362,10 @@ static void barrier_explain(struct sfab_op *op, char *text, size_t cap)
         text, cap, "episode %llu: %d of %u ranks ha%s not arrived:", (unsigned long long)b->episode,
         count, b->group->size, count == 1 ? "s" : "ve");
     for (int i = 0; i < count && i < SHOWN && at + 1 < cap; i++) {
-        int n = late[i].episode_known
-                    ? snprintf(text + at, cap - at, "%s rank %d (%s), last episode %llu",
-                               i > 0 ? ";" : "", late[i].rank, late[i].host,
-                               (unsigned long long)late[i].last_episode)
-                    : snprintf(text + at, cap - at, "%s rank %d (%s), which does not answer",
-                               i > 0 ? ";" : "", late[i].rank, late[i].host);
-        at += (size_t)n;
+        if (i > 0)
+            at += (size_t)snprintf(text + at, cap - at, ";");
+        if (at + 1 < cap)
+            at += tell_late(&late[i], text + at, cap - at);
     }
     if (count > SHOWN && at + 1 < cap)
         snprintf(text + at, cap - at, "; and %d more", count - SHOWN);
@@ -233,8 +376,9 @@ static void barrier_release(struct sfab_op *op)
 {
     struct sfab_barrier *b = (struct sfab_barrier *)op;
 
-    b->quick =
-        b->ready && b->broken == 0 && op->ctx->wait.first_spins > 0 ? b->algorithm->quick : NULL;
+    b->quick = b->ready && b->broken == 0 && !b->own_fences && op->ctx->wait.first_spins > 0
+                   ? b->algorithm->quick
+                   : NULL;
 }
 
 static const struct sfab_op_class barrier_class = {.name = "barrier",
@@ -279,6 +423,8 @@ static void make_op(struct sfab_barrier *b, uint8_t tag, unsigned count, bool li
     b->count = count;
     b->poisoned = false;
     b->finished = false;
+    b->frozen = false;
+    b->stalled = 0;
     b->resumable = false;
     sfab_op_begin(&b->op, listed);
 }
@@ -287,9 +433,16 @@ static int begin(struct sfab_barrier *b, uint8_t tag, unsigned count, bool liste
 {
     if (SFAB_UNLIKELY(b->op.state != SFAB_OP_FREE || b->broken != 0))
         return refuse_start(b);
+    if (stopped(b)) {
+        int rc = sfab_ctx_ended(b->op.ctx, "the barrier");
+        if (rc != 0)
+            return rc;
+    }
     announce(b, tag);
     make_op(b, tag, count, listed);
     b->algorithm->begin(b);
+    if (stopped_slowly(b))
+        sfab_verdict_freeze(b);
     return 0;
 }
 
@@ -314,6 +467,24 @@ __attribute__((noinline)) static int barrier_slowly(struct sfab_barrier *b, int6
     return blocked(b, sfab_op_drive(&b->op, timeout_ns));
 }
 
+/* The quick way was left at its beginning (`stop`) or somewhere in it. */
+__attribute__((noinline)) static int unquick(struct sfab_barrier *b, int64_t timeout_ns,
+                                             bool stop_seen)
+{
+    make_op(b, SFAB_TAG_BARRIER, 0, false);
+    if (stop_seen) {
+        b->algorithm->begin(b);
+        sfab_verdict_freeze(b);
+        int rc = sfab_ctx_ended(b->op.ctx, "the barrier");
+        if (rc != 0) {
+            finish(b, rc);
+            sfab_op_end(&b->op);
+            return rc;
+        }
+    }
+    return blocked(b, sfab_op_drive(&b->op, timeout_ns));
+}
+
 int sfab_barrier(sfab_group *group, int64_t timeout_ns)
 {
     if (SFAB_UNLIKELY(!sfab_group_ok(group)))
@@ -322,12 +493,14 @@ int sfab_barrier(sfab_group *group, int64_t timeout_ns)
     if (SFAB_UNLIKELY(b->quick == NULL || timeout_ns == 0))
         return barrier_slowly(b, timeout_ns);
     announce(b, SFAB_TAG_BARRIER);
-    if (SFAB_LIKELY(b->quick(b, group->ctx->wait.first_spins) == 0)) {
-        group->ctx->counters.barriers++;
-        return 0;
-    }
-    make_op(b, SFAB_TAG_BARRIER, 0, false);
-    return blocked(b, sfab_op_drive(&b->op, timeout_ns));
+    bool stop_seen = stopped(b);
+    if (SFAB_UNLIKELY(stop_seen || b->quick(b, group->ctx->wait.first_spins) != 0))
+        return unquick(b, timeout_ns, stop_seen);
+    note_done(b);
+    group->ctx->counters.barriers++;
+    if (stopped(b))
+        sfab_verdict_idle(b);
+    return 0;
 }
 
 int sfab_barrier_start(sfab_group *group, sfab_op **op)

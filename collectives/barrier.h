@@ -24,6 +24,7 @@
 #define SFAB_PAYLOAD_WORDS 16 /* a SUM carries two partial sums */
 
 struct sfab_barrier;
+struct sfab_agreement;
 
 struct sfab_barrier_algorithm {
     const char *name;
@@ -42,6 +43,9 @@ struct sfab_barrier_algorithm {
      * 0: done. SFAB_INPROGRESS: not so quickly, or something is wrong; everything is as begin() and some
      * steps would have left it. NULL: always the long way. */
     int (*quick)(struct sfab_barrier *b, uint32_t spins);
+    /* The last episode that `member` is known to have started from the words that came in here; 0: none.
+     * Any thread. */
+    uint64_t (*heard)(const struct sfab_barrier *b, uint32_t member);
 };
 
 extern const struct sfab_barrier_algorithm sfab_dissemination, sfab_central, sfab_star;
@@ -63,6 +67,12 @@ struct sfab_barrier {
     void *own; /* the algorithm's state */
     _Atomic uint64_t *arrived;
 
+    /* The last episode that this member has finished with success; and whether there is anything to look
+     * at before an episode is begun or after it was finished: set by the control thread, for ever. With
+     * `arrived` a Dekker pair: see verdict.c. */
+    _Atomic uint64_t done;
+    _Atomic uint32_t stop;
+
     /* The algorithm's quick, while nothing stands against it: targets open, no episode under way, group
      * not broken; else NULL. */
     int (*quick)(struct sfab_barrier *b, uint32_t spins);
@@ -75,6 +85,8 @@ struct sfab_barrier {
     bool finished;  /* step has ended with `result`: it stays so */
     bool resumable; /* a blocking call timed out in it */
     bool ready;     /* targets are open */
+    bool frozen;    /* finishes by the members' verdict, no more by messages */
+    int stalled;    /* a connection failed with this: finishes by the verdict on who is dead */
     int result;
     uint32_t next_target;
     sfab_reduce reduce;
@@ -82,6 +94,12 @@ struct sfab_barrier {
     uint64_t *words; /* the caller's */
     uint64_t acc[SFAB_PAYLOAD_WORDS];
     struct sfab_mismatch mismatch;
+
+    bool
+        own_fences; /* nobody else can fence this member's stores: it does so itself, and is never quick */
+    uint64_t results[2]
+                    [SFAB_REDUCE_WORDS_MAX]; /* of the last reductions, by parity of the episode */
+    struct sfab_agreement *verdict;
 
     int broken; /* a code: the group can run no barrier any more; why: in the text */
     char broken_text[512];
@@ -106,6 +124,9 @@ static inline void *sfab_barrier_here(const struct sfab_barrier *b, size_t offse
     return (char *)b->group->block + offset;
 }
 
+/* As an algorithm's heard, where member 0 keeps the arrivals. */
+uint64_t sfab_barrier_arrival(const struct sfab_barrier *b, uint32_t member);
+
 /* barrier.c: sizes for member `me`. */
 struct sfab_barrier_layout sfab_barrier_layout(uint32_t size, uint32_t me, uint32_t radix);
 
@@ -115,7 +136,9 @@ void sfab_barrier_mismatch(struct sfab_barrier *b, uint32_t member, uint8_t tag)
 /* The same, as told by somebody who saw it. */
 void sfab_barrier_poison(struct sfab_barrier *b, const struct sfab_mismatch *mismatch);
 
-/* late.c: as the public call, for the timeout's sentence too. */
-int sfab_barrier_find_late(struct sfab_barrier *b, struct sfab_late *late, int cap, int *count);
+/* late.c: as the public call, for the timeout's sentence too; patiently: takes the time (0.6 s) to tell a
+ * process that is stopped from one that computes. */
+int sfab_barrier_find_late(struct sfab_barrier *b, bool patiently, struct sfab_late *late, int cap,
+                           int *count);
 
 #endif

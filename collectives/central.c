@@ -45,7 +45,8 @@ static int central_connected(struct sfab_barrier *b)
     struct sfab_peer *root = &b->group->ctx->peers[sfab_group_member(b->group, 0)];
     struct sfab_barrier_layout at = sfab_barrier_layout(b->group->size, 0, b->radix);
 
-    own->root = root->ep->ops->map(root->ep, &root->arena, b->group->block_offset, at.bytes);
+    own->root = root->ep->ops->map(root->ep, sfab_group_reach(b->group, 0), b->group->block_offset,
+                                   at.bytes);
     if (own->root == NULL)
         return sfab_ctx_fail(b->op.ctx, -EOPNOTSUPP,
                              "the central barrier needs memory that can be mapped: use "
@@ -154,4 +155,5 @@ const struct sfab_barrier_algorithm sfab_central = {.name = "central",
                                                     .target = central_target,
                                                     .connected = central_connected,
                                                     .begin = central_begin,
-                                                    .step = central_step};
+                                                    .step = central_step,
+                                                    .heard = sfab_barrier_arrival};

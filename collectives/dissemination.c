@@ -104,11 +104,10 @@ static int dissem_connected(struct sfab_barrier *b)
     struct own *own = b->own;
 
     for (uint32_t s = 0; own->rounds > 0 && s < own->plan[own->rounds - 1].end; s++) {
-        struct sfab_peer *peer =
-            &b->group->ctx->peers[sfab_group_member(b->group, own->slots[s].to_member)];
+        uint32_t member = own->slots[s].to_member;
 
-        own->slots[s].ep = peer->ep;
-        own->slots[s].to = peer->arena;
+        own->slots[s].ep = b->group->ctx->peers[sfab_group_member(b->group, member)].ep;
+        own->slots[s].to = *sfab_group_reach(b->group, member);
     }
     return 0;
 }
@@ -236,6 +235,7 @@ static int dissem_step(struct sfab_barrier *b)
             if (word < sfab_word(b->episode, 0)) {
                 b->op.watch = slot->flag;
                 b->op.watch_value = sfab_word(b->episode, 0);
+                b->op.waits_for = (int32_t)sfab_group_member(b->group, slot->from_member);
                 return SFAB_INPROGRESS;
             }
             /* This episode with another tag, or a value to combine. */
@@ -290,6 +290,20 @@ static int dissem_quick(struct sfab_barrier *b, uint32_t spins)
     return 0;
 }
 
+static uint64_t dissem_heard(const struct sfab_barrier *b, uint32_t member)
+{
+    const struct own *own = b->own;
+    uint64_t word = 0;
+
+    for (uint32_t s = 0; own->rounds > 0 && s < own->plan[own->rounds - 1].end; s++) {
+        uint64_t flag = atomic_load_explicit(own->slots[s].flag, memory_order_relaxed);
+
+        if (own->slots[s].from_member == member && flag > word)
+            word = flag;
+    }
+    return sfab_word_episode(word);
+}
+
 const struct sfab_barrier_algorithm sfab_dissemination = {.name = "dissemination",
                                                           .setup = dissem_setup,
                                                           .teardown = dissem_teardown,
@@ -297,4 +311,5 @@ const struct sfab_barrier_algorithm sfab_dissemination = {.name = "dissemination
                                                           .connected = dissem_connected,
                                                           .begin = dissem_begin,
                                                           .step = dissem_step,
-                                                          .quick = dissem_quick};
+                                                          .quick = dissem_quick,
+                                                          .heard = dissem_heard};

@@ -5,11 +5,21 @@
 #include "collectives/barrier.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 
-enum { BATCH = SFAB_SCRATCH_WORDS };
+enum { WORDS = 4, BATCH = SFAB_SCRATCH_WORDS / WORDS, STATUS_BYTES = 3 * 8 };
+
+/* What is read of a member: its episode word, and its status line (fabric/arena.h). */
+struct seen {
+    uint64_t arrived, beat, still_ns, doing;
+};
+
+_Static_assert(sizeof(struct seen) == WORDS * sizeof(uint64_t), "as in the scratch words");
+
 static const int64_t patience_ns = 250000000;
+/* Between two looks at a beat that stand for a stopped process. */
+static const int64_t beats_ns = 5 * (int64_t)SFAB_BEAT_NS / 2;
 
 struct search {
     struct sfab_barrier *b;
@@ -17,24 +27,34 @@ struct search {
     int cap, count;
     int may_connect; /* network connections that may still be made for this search */
     uint64_t since_ns;
+    uint64_t beats[BATCH]; /* of the first late ones */
 };
 
-static void note(struct search *s, uint32_t rank, bool known, uint64_t episode)
+static void note(struct search *s, uint32_t rank, const struct seen *seen)
 {
     if (s->count < s->cap) {
         struct sfab_late *late = &s->late[s->count];
 
-        *late =
-            (struct sfab_late){.rank = (int)rank, .episode_known = known, .last_episode = episode};
+        *late = (struct sfab_late){.rank = (int)rank, .still_ns = -1, .waits_for = -1};
+        if (seen != NULL) {
+            late->episode_known = 1;
+            late->last_episode = sfab_word_episode(seen->arrived);
+            late->still_ns = (int64_t)seen->still_ns;
+            late->doing = seen->doing >= SFAB_AT_WAIT ? SFAB_DOING_WAITING : SFAB_DOING_COMPUTING;
+            if (seen->doing > SFAB_AT_WAIT)
+                late->waits_for = (int)(seen->doing - SFAB_AT_WAIT) - 1;
+        }
         snprintf(late->host, sizeof late->host, "%s", s->b->op.ctx->identities[rank].host);
     }
+    if (s->count < BATCH)
+        s->beats[s->count] = seen != NULL ? seen->beat : 0;
     s->count++;
 }
 
-static void judge(struct search *s, uint32_t rank, uint64_t word)
+static void judge(struct search *s, uint32_t rank, const struct seen *seen)
 {
-    if (sfab_word_episode(word) < s->b->episode)
-        note(s, rank, true, sfab_word_episode(word));
+    if (sfab_word_episode(seen->arrived) < s->b->episode)
+        note(s, rank, seen);
 }
 
 /* Whether the member's memory is on its way to be open; new connections are rationed, since on a large
@@ -51,7 +71,7 @@ static bool opening(struct search *s, uint32_t member)
         atomic_load_explicit(&ep->state, memory_order_acquire) == SFAB_EP_IDLE &&
         s->may_connect-- <= 0)
         return false;
-    return sfab_peer_open(ctx, rank) == -EAGAIN;
+    return sfab_group_open(s->b->group, member) == -EAGAIN;
 }
 
 /* Opens the memory of the members [first, end) as far as patience goes; those that take long are
@@ -70,28 +90,42 @@ static void open_batch(struct search *s, uint32_t first, uint32_t end)
     }
 }
 
-/* Posts the read of one member's word into its scratch word; false: it cannot be asked. */
-static bool ask(struct search *s, uint32_t member, uint64_t *into)
+static int get(struct search *s, struct sfab_peer *peer, const struct sfab_raddr *from,
+               uint64_t offset, void *into, size_t len)
 {
     struct sfab_ctx *ctx = s->b->op.ctx;
-    struct sfab_peer *peer = &ctx->peers[sfab_group_member(s->b->group, member)];
-    int rc = -EAGAIN;
+    int rc;
 
-    if (peer->ep == NULL || peer->arena.base == 0)
-        return false;
-    while (rc == -EAGAIN) {
-        rc = peer->ep->ops->get(peer->ep, &peer->arena, sfab_barrier_at(s->b, s->b->layout.arrived),
-                                ctx->arena_mem[peer->tp], into, sizeof *into);
-        if (rc == -EAGAIN && sfab_ctx_pause(ctx, &s->since_ns, patience_ns) != 0)
-            return false;
-    }
-    return rc == 0;
+    while ((rc = peer->ep->ops->get(peer->ep, from, offset, ctx->arena_mem[peer->tp], into, len)) ==
+           -EAGAIN)
+        if (sfab_ctx_pause(ctx, &s->since_ns, patience_ns) != 0)
+            return rc;
+    return rc;
 }
 
-static bool answered(struct search *s, uint32_t member)
+static int get_status(struct search *s, struct sfab_peer *peer, struct seen *into)
+{
+    return get(s, peer, &peer->arena, offsetof(struct sfab_arena_head, status), &into->beat,
+               STATUS_BYTES);
+}
+
+/* Posts the reads of one member's words into its scratch words; false: it cannot be asked. */
+static bool ask(struct search *s, uint32_t member, struct seen *into)
+{
+    struct sfab_peer *peer = &s->b->op.ctx->peers[sfab_group_member(s->b->group, member)];
+    const struct sfab_raddr *reach = sfab_group_reach(s->b->group, member);
+
+    if (peer->ep == NULL || reach->base == 0)
+        return false;
+    return get(s, peer, reach, sfab_barrier_at(s->b, s->b->layout.arrived), &into->arrived,
+               sizeof into->arrived) == 0 &&
+           get_status(s, peer, into) == 0;
+}
+
+static bool answered(struct search *s, uint32_t rank)
 {
     struct sfab_ctx *ctx = s->b->op.ctx;
-    struct sfab_ep *ep = ctx->peers[sfab_group_member(s->b->group, member)].ep;
+    struct sfab_ep *ep = ctx->peers[rank].ep;
     int rc;
 
     while ((rc = ep->ops->flush(ep)) == -EAGAIN)
@@ -102,25 +136,46 @@ static bool answered(struct search *s, uint32_t member)
 
 static void look_at_batch(struct search *s, uint32_t first, uint32_t end)
 {
-    uint64_t *words = s->b->op.ctx->scratch;
+    struct seen *seen = (struct seen *)(void *)s->b->op.ctx->scratch;
     bool asked[BATCH];
 
     open_batch(s, first, end);
     for (uint32_t i = first; i < end; i++)
-        asked[i - first] = i != s->b->group->me && ask(s, i, &words[i - first]);
+        asked[i - first] = i != s->b->group->me && ask(s, i, &seen[i - first]);
     for (uint32_t i = first; i < end; i++) {
         uint32_t rank = sfab_group_member(s->b->group, i);
 
         if (i == s->b->group->me)
             continue;
-        if (asked[i - first] && answered(s, i))
-            judge(s, rank, words[i - first]);
+        if (asked[i - first] && answered(s, rank))
+            judge(s, rank, &seen[i - first]);
         else
-            note(s, rank, false, 0);
+            note(s, rank, NULL);
     }
 }
 
-int sfab_barrier_find_late(struct sfab_barrier *b, struct sfab_late *late, int cap, int *count)
+/* A second look at the first late ones, some beats later: a process that does not run has had none. */
+static void find_stopped(struct search *s)
+{
+    struct sfab_ctx *ctx = s->b->op.ctx;
+    struct seen *seen = (struct seen *)(void *)ctx->scratch;
+    int shown = s->count < s->cap ? s->count : s->cap;
+    bool asked[BATCH];
+
+    while (sfab_ctx_pause(ctx, &s->since_ns, beats_ns) == 0)
+        ;
+    shown = shown < BATCH ? shown : BATCH;
+    s->since_ns = 0;
+    for (int i = 0; i < shown; i++)
+        asked[i] = s->late[i].episode_known != 0 &&
+                   get_status(s, &ctx->peers[s->late[i].rank], &seen[i]) == 0;
+    for (int i = 0; i < shown; i++)
+        if (asked[i] && answered(s, (uint32_t)s->late[i].rank) && seen[i].beat == s->beats[i])
+            s->late[i].doing = SFAB_DOING_STOPPED;
+}
+
+int sfab_barrier_find_late(struct sfab_barrier *b, bool patiently, struct sfab_late *late, int cap,
+                           int *count)
 {
     struct search s = {.b = b, .late = late, .cap = cap, .may_connect = BATCH};
 
@@ -129,6 +184,8 @@ int sfab_barrier_find_late(struct sfab_barrier *b, struct sfab_late *late, int c
 
         look_at_batch(&s, first, end);
     }
+    if (patiently && s.count > 0)
+        find_stopped(&s);
     *count = s.count;
     return 0;
 }
@@ -137,5 +194,5 @@ int sfab_barrier_late(sfab_group *group, sfab_late *late, int cap, int *count)
 {
     if (!sfab_group_ok(group) || cap < 0 || (late == NULL && cap > 0) || count == NULL)
         return -EINVAL;
-    return sfab_barrier_find_late(sfab_barrier_of(group), late, cap, count);
+    return sfab_barrier_find_late(sfab_barrier_of(group), true, late, cap, count);
 }

@@ -61,22 +61,23 @@ static void star_begin(struct sfab_barrier *b)
 static int tell(struct sfab_barrier *b, uint32_t member, size_t word_at, size_t payload_at,
                 const void *payload, size_t words)
 {
-    struct sfab_peer *peer = &b->group->ctx->peers[sfab_group_member(b->group, member)];
+    struct sfab_ep *ep = b->group->ctx->peers[sfab_group_member(b->group, member)].ep;
+    const struct sfab_raddr *to = sfab_group_reach(b->group, member);
     int rc;
 
     payload_at += (b->episode & 1) * VALUE_WORDS * sizeof(uint64_t);
     if (words == 0)
-        rc = peer->ep->ops->put_u64(peer->ep, &peer->arena, sfab_barrier_at(b, word_at), b->word);
+        rc = ep->ops->put_u64(ep, to, sfab_barrier_at(b, word_at), b->word);
     else
-        rc = peer->ep->ops->put_signal(peer->ep, &peer->arena, sfab_barrier_at(b, payload_at), NULL,
-                                       payload, words * sizeof(uint64_t), &peer->arena,
-                                       sfab_barrier_at(b, word_at), b->word);
+        rc =
+            ep->ops->put_signal(ep, to, sfab_barrier_at(b, payload_at), NULL, payload,
+                                words * sizeof(uint64_t), to, sfab_barrier_at(b, word_at), b->word);
     b->op.watch = NULL;
-    return rc == 0 || rc == -EAGAIN ? rc : sfab_peer_failed(b->op.ctx, peer->ep, rc);
+    return rc == 0 || rc == -EAGAIN ? rc : sfab_peer_failed(b->op.ctx, ep, rc);
 }
 
 /* Whether the word has come; if not, it is what to watch. */
-static bool has_come(struct sfab_barrier *b, size_t word_at, uint64_t *word)
+static bool has_come(struct sfab_barrier *b, uint32_t member, size_t word_at, uint64_t *word)
 {
     const _Atomic uint64_t *at = sfab_barrier_here(b, word_at);
 
@@ -85,6 +86,7 @@ static bool has_come(struct sfab_barrier *b, size_t word_at, uint64_t *word)
         return true;
     b->op.watch = at;
     b->op.watch_value = sfab_word(b->episode, 0);
+    b->op.waits_for = (int32_t)sfab_group_member(b->group, member);
     return false;
 }
 
@@ -106,7 +108,8 @@ static int root_step(struct sfab_barrier *b, struct own *own)
 
     if (!own->telling) {
         for (; own->next < b->group->size; own->next++) {
-            if (!has_come(b, b->layout.arrivals + own->next * (size_t)SFAB_CACHE_LINE, &word))
+            if (!has_come(b, own->next, b->layout.arrivals + own->next * (size_t)SFAB_CACHE_LINE,
+                          &word))
                 return SFAB_INPROGRESS;
             take(b, own->next, word);
         }
@@ -139,7 +142,7 @@ static int leaf_step(struct sfab_barrier *b, struct own *own)
             return rc == -EAGAIN ? SFAB_INPROGRESS : rc;
         own->telling = true;
     }
-    if (!has_come(b, b->layout.release, &word))
+    if (!has_come(b, 0, b->layout.release, &word))
         return SFAB_INPROGRESS;
     if (sfab_word_tag(word) == SFAB_TAG_POISON) {
         struct sfab_mismatch told;
@@ -165,4 +168,5 @@ const struct sfab_barrier_algorithm sfab_star = {.name = "star",
                                                  .target = star_target,
                                                  .connected = star_connected,
                                                  .begin = star_begin,
-                                                 .step = star_step};
+                                                 .step = star_step,
+                                                 .heard = sfab_barrier_arrival};

@@ -10,7 +10,7 @@ int sfab_open(const sfab_attr *attr, sfab_ctx **out)
 
     if (out == NULL)
         return sfab_fail(err, -EINVAL, "sfab_open was given no place for the context");
-    int rc = sfab_ctx_open(attr, &sfab_barrier_group_class, out, err);
+    int rc = sfab_ctx_open(attr, &sfab_barrier_group_class, &sfab_runtime_process, out, err);
     if (rc == 0)
         *err = (struct sfab_err){0};
     return rc;

@@ -29,12 +29,31 @@ struct sfab_arena_doorbell {
     uint64_t pad[7];
 };
 
+/* What the rank is at, for those that wait for it: the beat by its control thread, which runs while the
+ * process does, whatever its owner thread is doing. */
+struct sfab_arena_status {
+    _Atomic uint64_t beat; /* grows by one every SFAB_BEAT_NS */
+    _Atomic uint64_t
+        still_ns; /* at the last beat: since it last started or finished an episode, or began
+                                  or ended a wait */
+    _Atomic uint64_t
+        doing; /* SFAB_AT_COMPUTE, or SFAB_AT_WAIT + 1 + the rank it waits for, + 0: none in
+                                  particular; by the owner thread */
+    uint64_t pad[5];
+};
+
+#define SFAB_BEAT_NS    UINT64_C(250000000)
+#define SFAB_AT_COMPUTE UINT64_C(0)
+#define SFAB_AT_WAIT    (UINT64_C(1) << 32)
+
 struct sfab_arena_head {
     struct sfab_arena_id id;
     struct sfab_arena_doorbell doorbell;
+    struct sfab_arena_status status;
 };
 
 _Static_assert(sizeof(struct sfab_arena_id) == SFAB_CACHE_LINE, "one line");
+_Static_assert(sizeof(struct sfab_arena_status) == SFAB_CACHE_LINE, "one line");
 _Static_assert(sizeof(struct sfab_arena_doorbell) == SFAB_CACHE_LINE, "one line");
 
 #endif

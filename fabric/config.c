@@ -41,6 +41,8 @@ static const struct setting table[] = {
     {"SFAB_HOST", TEXT, AT(host), "", 0, 0, NULL, "name of this host in messages (hostname)"},
     {"SFAB_BOOT_TIMEOUT_MS", NUMBER, AT(boot_timeout_ms), "30000", 1, INT32_MAX, NULL,
      "how long sfab_open waits for all ranks"},
+    {"SFAB_HEARTBEAT_MS", NUMBER, AT(heartbeat_ms), "1000", 100, INT32_MAX, NULL,
+     "a host, or a connection, that acknowledges nothing for so long is lost"},
     {"SFAB_CLOSE_TIMEOUT_MS", NUMBER, AT(close_timeout_ms), "30000", 1, INT32_MAX, NULL,
      "how long sfab_close waits for the others"},
     {"SFAB_TRANSPORT", TEXT, AT(transport), "auto", 0, 0, NULL,

@@ -30,7 +30,7 @@ struct sfab_config {
     char node
         [SFAB_CONFIG_TEXT_BYTES]; /* pretended node: ranks with different ones share no memory */
     char host[SFAB_CONFIG_TEXT_BYTES]; /* this host's name in sentences */
-    int64_t boot_timeout_ms, close_timeout_ms;
+    int64_t boot_timeout_ms, close_timeout_ms, heartbeat_ms;
     /* transports */
     char transport[SFAB_CONFIG_TEXT_BYTES]; /* "auto", or names separated by commas */
     /* barrier */

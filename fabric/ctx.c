@@ -22,21 +22,6 @@ int sfab_size(const sfab_ctx *ctx)
     return sfab_ctx_ok(ctx) ? (int)ctx->size : -EINVAL;
 }
 
-sfab_group *sfab_world(sfab_ctx *ctx)
-{
-    return sfab_ctx_ok(ctx) ? ctx->world : NULL;
-}
-
-int sfab_group_rank(const sfab_group *group)
-{
-    return sfab_group_ok(group) ? (int)group->me : -EINVAL;
-}
-
-int sfab_group_size(const sfab_group *group)
-{
-    return sfab_group_ok(group) ? (int)group->size : -EINVAL;
-}
-
 const char *sfab_ctx_peer_name(const struct sfab_ctx *ctx, uint32_t rank, char *buf, size_t cap)
 {
     if (rank < ctx->size && ctx->identities != NULL)
@@ -46,17 +31,46 @@ const char *sfab_ctx_peer_name(const struct sfab_ctx *ctx, uint32_t rank, char *
     return buf;
 }
 
-int sfab_ctx_check_present(struct sfab_ctx *ctx, uint32_t rank, const char *doing)
+static int aborted(struct sfab_ctx *ctx, const char *doing)
 {
-    struct sfab_peer *peer = &ctx->peers[rank];
-    char name[96];
+    char name[96] = "the launcher";
 
+    if (ctx->abort_by != UINT32_MAX)
+        sfab_ctx_peer_name(ctx, ctx->abort_by, name, sizeof name);
+    return sfab_ctx_fail(ctx, ctx->abort_code,
+                         "rank %u (%s): %s cannot finish: %s has aborted the job: %s", ctx->rank,
+                         ctx->host, doing, name, ctx->abort_text);
+}
+
+int sfab_ctx_ended(struct sfab_ctx *ctx, const char *doing)
+{
+    const struct sfab_peer *self = &ctx->peers[ctx->rank];
+
+    if (atomic_load_explicit(&ctx->aborted, memory_order_acquire)) /* ABORT */
+        return aborted(ctx, doing);
+    if (atomic_load_explicit(&self->presence, memory_order_acquire) != SFAB_PRESENT) /* GONE */
+        return sfab_ctx_fail(
+            ctx, SFAB_ERR_PEER_DEAD,
+            "rank %u (%s): %s cannot finish: the other ranks have given this one up: %s", ctx->rank,
+            ctx->host, doing, self->why != NULL ? self->why : "they could not reach it");
     if (atomic_load_explicit(&ctx->boot_lost, memory_order_acquire)) /* LOST */
         return sfab_ctx_fail(
             ctx, SFAB_ERR_PEER_DEAD,
             "rank %u (%s): %s cannot finish: the rendezvous of the job is lost (the "
             "launcher or rank 0, which served it, has ended): %s",
             ctx->rank, ctx->host, doing, ctx->boot_lost_text);
+    return 0;
+}
+
+int sfab_ctx_check_present(struct sfab_ctx *ctx, uint32_t rank, const char *doing)
+{
+    struct sfab_peer *peer = &ctx->peers[rank];
+    char name[96];
+
+    int rc = sfab_ctx_ended(ctx, doing);
+
+    if (rc != 0)
+        return rc;
     /* GONE: pairs with the release in events.c. */
     switch ((enum sfab_presence)atomic_load_explicit(&peer->presence, memory_order_acquire)) {
     case SFAB_PRESENT:
@@ -71,9 +85,9 @@ int sfab_ctx_check_present(struct sfab_ctx *ctx, uint32_t rank, const char *doin
     case SFAB_GONE_DIED:
         return sfab_ctx_fail(
             ctx, SFAB_ERR_PEER_DEAD,
-            "rank %u (%s): %s cannot finish: %s has died (its process ended without "
-            "sfab_close, or its host was cut off); look at its output for the cause",
-            ctx->rank, ctx->host, doing, sfab_ctx_peer_name(ctx, rank, name, sizeof name));
+            "rank %u (%s): %s cannot finish: %s has died (%s); look at its output for the cause",
+            ctx->rank, ctx->host, doing, sfab_ctx_peer_name(ctx, rank, name, sizeof name),
+            peer->why != NULL ? peer->why : "its process ended without sfab_close");
     }
     if (peer->ep != NULL &&
         atomic_load_explicit(&peer->ep->state, memory_order_acquire) == SFAB_EP_FAILED)
@@ -85,7 +99,8 @@ bool sfab_ctx_all_present(struct sfab_ctx *ctx)
 {
     uint32_t faults = atomic_load_explicit(&ctx->faults, memory_order_acquire); /* FAULT */
 
-    if (atomic_load_explicit(&ctx->boot_lost, memory_order_acquire))
+    if (atomic_load_explicit(&ctx->boot_lost, memory_order_acquire) ||
+        atomic_load_explicit(&ctx->aborted, memory_order_acquire))
         return false;
     for (uint32_t rank = 0; rank < ctx->size; rank++) {
         struct sfab_peer *peer = &ctx->peers[rank];

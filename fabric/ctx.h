@@ -6,10 +6,10 @@
 #include "fabric/arena.h"
 #include "fabric/boot/boot.h"
 #include "fabric/card.h"
-#include "fabric/clock.h"
 #include "fabric/config.h"
 #include "fabric/group.h"
 #include "fabric/op.h"
+#include "fabric/runtime.h"
 #include "fabric/transport.h"
 
 #include <pthread.h>
@@ -21,9 +21,12 @@ struct sfab_peer {
     struct sfab_ep *atomic_ep; /* for atomics: see sfab_peer_atomic_ep */
     struct sfab_raddr arena;   /* its sync memory through ep; base 0 until opened */
     uint8_t tp, atomic_tp;     /* indices into ctx->tps */
-    uint32_t node;             /* index of its node: the lowest rank that lives there */
-    /* GONE: written by the control thread, value first, then presence with release. */
+    uint64_t unanswered_ns; /* since when something sent to it is not acknowledged; 0: nothing is */
+    uint32_t accused;       /* 1 + the deaths at which it was last accused from here; 0: never */
+    uint32_t node;          /* index of its node: the lowest rank that lives there */
+    /* GONE: written by the control thread, values first, then presence with release. */
     uint64_t goodbye;          /* world episodes it had started when it left */
+    char *why;                 /* what was seen of its death; NULL: nothing but that */
     _Atomic uint32_t presence; /* enum sfab_presence */
 };
 
@@ -51,6 +54,8 @@ struct sfab_pool_op {
     uint64_t offset_bytes; /* word: for sentences */
 };
 
+#define SFAB_MISSING_TEXT_BYTES 512
+
 struct sfab_ctx {
     uint64_t magic;
     uint32_t rank, size;
@@ -66,6 +71,7 @@ struct sfab_ctx {
     sfab_counters counters;
 
     /* cold */
+    const struct sfab_runtime *rt;
     struct sfab_config config;
     struct sfab_err err;
     uint64_t incarnation;
@@ -75,6 +81,16 @@ struct sfab_ctx {
     struct sfab_boot_server *server;
     _Atomic int boot_lost; /* 1: the rendezvous is gone; text below: pair LOST */
     char boot_lost_text[256];
+    _Atomic int aborted; /* 1: somebody has called sfab_abort; the rest below: pair ABORT */
+    int abort_code;
+    uint32_t abort_by; /* UINT32_MAX: the launcher */
+    char abort_text[SFAB_BOOT_WHY_MAX];
+    pthread_mutex_t groups_lock; /* guards the list of groups and what is said to */
+    _Atomic uint32_t deaths;     /* ranks that have died so far */
+    struct sfab_group *groups;   /* every group, the world's too */
+    uint64_t moves_seen, doing_seen, moved_at_ns; /* status.c's, on the control thread */
+    uint64_t missing_tag; /* missing.c's question; under groups_lock, as is the answer */
+    char missing_text[SFAB_MISSING_TEXT_BYTES];
     struct sfab_identity *identities; /* of every rank */
     struct sfab_reach *reaches;       /* of every rank */
     pthread_mutex_t lock;             /* guards `opened` and the making of endpoints */
@@ -109,7 +125,7 @@ static inline bool sfab_ctx_ok(const struct sfab_ctx *ctx)
 /* open.c: joins the job and attaches `class` to the world group. What the public sfab_open is made
  * of. */
 int sfab_ctx_open(const sfab_attr *attr, const struct sfab_group_class *class,
-                  struct sfab_ctx **out, struct sfab_err *err);
+                  const struct sfab_runtime *rt, struct sfab_ctx **out, struct sfab_err *err);
 int sfab_ctx_close(struct sfab_ctx *ctx);
 
 /* "rank 3 (hostB)" into buf; returns buf. Any thread once all have joined. */
@@ -118,7 +134,11 @@ const char *sfab_ctx_peer_name(const struct sfab_ctx *ctx, uint32_t rank, char *
 /* Sets the context's last error; returns code. */
 #define sfab_ctx_fail(ctx, code, ...) sfab_fail(&(ctx)->err, code, __VA_ARGS__)
 
-/* 0 while rank is there. Else SFAB_ERR_PEER_DEAD with the sentence, in which `doing` tells what cannot
+/* 0 while this rank is of the job and nobody has ended it: else the failure (an abort, the rendezvous is
+ * lost, the others have given this rank up), in which `doing` tells what cannot be finished. */
+int sfab_ctx_ended(struct sfab_ctx *ctx, const char *doing);
+
+/* 0 while rank is there, and sfab_ctx_ended is 0. Else SFAB_ERR_PEER_DEAD with the sentence, in which `doing` tells what cannot
  * be finished. */
 int sfab_ctx_check_present(struct sfab_ctx *ctx, uint32_t rank, const char *doing);
 
@@ -149,7 +169,8 @@ struct sfab_ep *sfab_peer_atomic_ep(struct sfab_ctx *ctx, uint32_t rank);
  * call again; else failed, with the sentence in ctx->err. */
 int sfab_peer_open(struct sfab_ctx *ctx, uint32_t rank);
 
-/* The failure of an endpoint's operation, told as the context's: returns its code. */
+/* The failure of an endpoint's operation, told as the context's, and to the rendezvous, which finds out
+ * whether that rank is lost for all: returns its code. */
 int sfab_peer_failed(struct sfab_ctx *ctx, struct sfab_ep *ep, int code);
 
 /* progress.c: polls transports, steps listed operations but `except`. 0 or a fatal code. */
@@ -158,6 +179,18 @@ int sfab_ctx_progress(struct sfab_ctx *ctx, const struct sfab_op *except);
 /* wait.c: one pause of the waiting ladder for loops that are not operations; *since_ns is 0 at first.
  * -ETIMEDOUT when timeout_ns is over. */
 int sfab_ctx_pause(struct sfab_ctx *ctx, uint64_t *since_ns, int64_t timeout_ns);
+
+/* Waits a moment for the news that rank is gone, since what it had here has vanished: whether it came. */
+bool sfab_peer_dies(struct sfab_ctx *ctx, uint32_t rank);
+
+/* Whether the connection to rank has failed, and not by a fault of this side's. */
+bool sfab_peer_unreachable(const struct sfab_ctx *ctx, uint32_t rank);
+
+/* peer.c: tells the rendezvous, once, that rank cannot be reached and how that was seen. */
+void sfab_peer_accuse(struct sfab_ctx *ctx, uint32_t rank, const char *text);
+
+/* missing.c: whom the survey `tag` waits for, into text; returns text. Waits a moment for the answer. */
+const char *sfab_ctx_missing(struct sfab_ctx *ctx, uint64_t tag, char *text, size_t cap);
 
 /* The transport of that name among the opened; -1: not opened. */
 int sfab_ctx_transport(const struct sfab_ctx *ctx, const char *name);
@@ -171,7 +204,10 @@ struct sfab_err *sfab_open_error(void);
 /* open.c's helpers in their own files. */
 int sfab_node_identity(struct sfab_ctx *ctx, struct sfab_identity *out); /* node.c */
 void sfab_node_layout(struct sfab_ctx *ctx);                             /* node.c */
-int sfab_wait_policy_set(struct sfab_ctx *ctx);                          /* wait.c */
+int sfab_wait_policy_set(struct sfab_ctx *ctx);                          /* ladder.c */
+
+/* ladder.c: as struct sfab_runtime's relax, for a real process. */
+int sfab_ladder(struct sfab_ctx *ctx, struct sfab_op *op, uint64_t waited_ns, uint64_t left_ns);
 
 /* mem.c: what close frees. */
 void sfab_mem_release_all(struct sfab_ctx *ctx);

@@ -41,7 +41,7 @@ static int adopt(struct sfab_mem *mem, struct sfab_mem **out)
 
         if (rc != 0) {
             unregister(mem);
-            sfab_seg_destroy(&mem->seg);
+            mem->ctx->rt->seg_destroy(&mem->seg);
             free(mem);
             return rc;
         }
@@ -78,7 +78,7 @@ int sfab_mem_alloc(sfab_ctx *ctx, size_t len_bytes, unsigned access, sfab_mem **
     struct sfab_mem *mem = new_mem(ctx, access);
     if (mem == NULL)
         return -ENOMEM;
-    rc = sfab_seg_create(len_bytes, &mem->seg, &ctx->err);
+    rc = ctx->rt->seg_create(len_bytes, &mem->seg, &ctx->err);
     if (rc != 0) {
         free(mem);
         return rc;
@@ -116,7 +116,7 @@ int sfab_mem_free(sfab_mem *mem)
     if (mem->next != NULL)
         mem->next->prev = mem->prev;
     mem->ctx->counters.registered_bytes_now -= mem->seg.len_bytes;
-    sfab_seg_destroy(&mem->seg);
+    mem->ctx->rt->seg_destroy(&mem->seg);
     mem->magic = 0;
     free(mem);
     return 0;

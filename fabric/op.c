@@ -10,6 +10,8 @@ void sfab_op_begin(struct sfab_op *op, bool listed)
 {
     op->state = SFAB_OP_LIVE;
     op->watch = NULL;
+    op->waits_for = -1;
+    op->timeout_ns = 0;
     op->faults_seen = op->ctx->all_present_at;
     op->listed = false;
     if (listed)

@@ -40,6 +40,8 @@ struct sfab_op {
     struct sfab_ctx *ctx;
     const _Atomic uint64_t *watch; /* grows to watch_value when step can go on; NULL: not known */
     uint64_t watch_value;
+    int32_t waits_for;           /* the rank that step waits for; -1: none in particular */
+    int64_t timeout_ns;          /* of the wait that is over, for explain */
     struct sfab_op *prev, *next; /* in the context's list while listed */
     bool listed;
     uint32_t faults_seen;

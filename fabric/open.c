@@ -4,17 +4,14 @@
  * who, from which the nodes follow; the transports that this job needs; the sync memory; how each is
  * reached; which transport goes to whom. Every step has one sentence for its failure. */
 #include "fabric/ctx.h"
-#include "fabric/doorbell.h"
 #include "fabric/events.h"
 #include "fabric/log.h"
-#include "fabric/seg.h"
+#include "fabric/runtime.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 enum { TAG_IDENTITY = 1, TAG_REACH = 2 };
@@ -30,97 +27,15 @@ static int out_of_memory(struct sfab_ctx *ctx)
                          ctx->rank, ctx->size);
 }
 
-/* ---- the rendezvous ---------------------------------------------------------------------- */
-
-static int read_secret_file(struct sfab_ctx *ctx, struct sfab_boot_secret *secret)
-{
-    const char *path = ctx->config.secret_file;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t len = fd >= 0 ? read(fd, secret->bytes, sizeof secret->bytes) : -1;
-    int code = errno;
-
-    if (fd >= 0)
-        close(fd);
-    if (len < 0)
-        return sfab_ctx_fail(
-            ctx, SFAB_ERR_AUTH,
-            "rank %u: the job's secret cannot be read from SFAB_SECRET_FILE=%.120s: %s", ctx->rank,
-            path, sfab_errno_text(code));
-    while (len > 0 && (secret->bytes[len - 1] == '\n' || secret->bytes[len - 1] == '\r'))
-        len--;
-    if (len == 0)
-        return sfab_ctx_fail(
-            ctx, SFAB_ERR_AUTH,
-            "rank %u: SFAB_SECRET_FILE=%.120s is empty: put the job's secret there, the "
-            "same for every rank",
-            ctx->rank, path);
-    secret->len_bytes = (size_t)len;
-    return 0;
-}
-
-static int get_secret(struct sfab_ctx *ctx, struct sfab_boot_secret *secret)
-{
-    size_t len = strlen(ctx->config.secret);
-
-    if (len > 0) {
-        memcpy(secret->bytes, ctx->config.secret, len);
-        secret->len_bytes = len;
-        return 0;
-    }
-    if (ctx->config.secret_file[0] != '\0')
-        return read_secret_file(ctx, secret);
-    return sfab_ctx_fail(
-        ctx, SFAB_ERR_AUTH,
-        "rank %u of %u has no job secret: set SFAB_SECRET or SFAB_SECRET_FILE, the same "
-        "for every rank, or start the program with `sfab run -n %u`",
-        ctx->rank, ctx->size, ctx->size);
-}
-
-static int serve(struct sfab_ctx *ctx, uint16_t port, const struct sfab_boot_secret *secret)
-{
-    struct sfab_boot_server_config config = {.listen_host = "0.0.0.0",
-                                             .port = port,
-                                             .size = ctx->size,
-                                             .secret = *secret,
-                                             .join_timeout_ns = (uint64_t)boot_timeout_ns(ctx)};
-    uint16_t bound;
-
-    return sfab_boot_server_start(&config, &ctx->server, &bound, &ctx->err);
-}
-
-static int join(struct sfab_ctx *ctx)
-{
-    char host[SFAB_CONFIG_TEXT_BYTES];
-    struct sfab_boot_config config = {.rank = ctx->rank,
-                                      .size = ctx->size,
-                                      .host = host,
-                                      .own_host = ctx->host,
-                                      .join_timeout_ns = (uint64_t)boot_timeout_ns(ctx)};
-
-    if (ctx->config.root[0] == '\0')
-        return sfab_ctx_fail(
-            ctx, SFAB_ERR_CONFIG,
-            "rank %u of %u does not know where to meet the others: set "
-            "SFAB_ROOT=host:port of rank 0, or start the program with `sfab run -n %u`",
-            ctx->rank, ctx->size, ctx->size);
-    int rc = sfab_config_parse_root(ctx->config.root, host, sizeof host, &config.port, &ctx->err);
-    if (rc == 0)
-        rc = get_secret(ctx, &config.secret);
-    if (rc == 0 && ctx->rank == 0 && !ctx->config.root_served)
-        rc = serve(ctx, config.port, &config.secret);
-    if (rc == 0)
-        rc = sfab_boot_join(&config, sfab_ctx_events(ctx), &ctx->boot, &ctx->err);
-    explicit_bzero(&config.secret, sizeof config.secret);
-    return rc;
-}
+/* ---- exchanges --------------------------------------------------------------------------- */
 
 /* An allgather of all ranks; in a job of one there is no rendezvous and nothing to wait for. */
 static int exchange(struct sfab_ctx *ctx, uint64_t tag, const uint8_t *blob, size_t len,
                     struct sfab_boot_blob **table)
 {
     if (ctx->size > 1)
-        return sfab_boot_allgather(ctx->boot, tag, NULL, ctx->size, blob, len, boot_timeout_ns(ctx),
-                                   table, &ctx->err);
+        return ctx->rt->allgather(ctx->boot, tag, NULL, ctx->size, blob, len, boot_timeout_ns(ctx),
+                                  table, &ctx->err);
     *table = malloc(sizeof **table + len);
     if (*table == NULL)
         return out_of_memory(ctx);
@@ -164,7 +79,7 @@ static int exchange_identities(struct sfab_ctx *ctx)
     uint8_t blob[1024];
     struct sfab_boot_blob *table = NULL;
     struct sfab_identity mine;
-    int rc = sfab_node_identity(ctx, &mine);
+    int rc = ctx->rt->identity(ctx, &mine);
 
     if (rc == 0)
         rc = exchange(ctx, TAG_IDENTITY, blob, sfab_identity_encode(&mine, blob, sizeof blob),
@@ -200,20 +115,20 @@ static int check_names(struct sfab_ctx *ctx)
 {
     char known[128] = "";
 
-    for (uint32_t i = 0; sfab_transports[i] != NULL; i++) {
+    for (uint32_t i = 0; ctx->rt->transports[i] != NULL; i++) {
         size_t at = strlen(known);
 
         snprintf(known + at, sizeof known - at, "%s%s", i > 0 ? ", " : "",
-                 sfab_transports[i]->name);
+                 ctx->rt->transports[i]->name);
     }
     for (const char *at = ctx->config.transport; *at != '\0';
          at += strcspn(at, ","), at += *at == ',') {
         bool found = strcmp(ctx->config.transport, "auto") == 0;
         size_t len = strcspn(at, ",");
 
-        for (uint32_t i = 0; !found && sfab_transports[i] != NULL; i++)
-            found = strlen(sfab_transports[i]->name) == len &&
-                    strncmp(sfab_transports[i]->name, at, len) == 0;
+        for (uint32_t i = 0; !found && ctx->rt->transports[i] != NULL; i++)
+            found = strlen(ctx->rt->transports[i]->name) == len &&
+                    strncmp(ctx->rt->transports[i]->name, at, len) == 0;
         if (!found)
             return sfab_ctx_fail(
                 ctx, SFAB_ERR_CONFIG,
@@ -239,17 +154,17 @@ static int open_transports(struct sfab_ctx *ctx)
 {
     struct sfab_err why = {0};
 
-    for (uint32_t i = 0; sfab_transports[i] != NULL; i++) {
+    for (uint32_t i = 0; ctx->rt->transports[i] != NULL; i++) {
         struct sfab_tp *tp = NULL;
 
-        if (!wanted(ctx, sfab_transports[i]->name))
+        if (!wanted(ctx, ctx->rt->transports[i]->name))
             continue;
-        int rc = sfab_transports[i]->open(sfab_ctx_link(ctx, ctx->tp_count), &tp, &why);
+        int rc = ctx->rt->transports[i]->open(sfab_ctx_link(ctx, ctx->tp_count), &tp, &why);
         if (rc == -ENODEV && strcmp(ctx->config.transport, "auto") == 0)
             continue; /* perhaps another reaches everybody; choose_transports tells if not */
         if (rc != 0)
             return sfab_ctx_fail(ctx, rc, "rank %u (%s): %s", ctx->rank, ctx->host, why.text);
-        tp->ops = sfab_transports[i];
+        tp->ops = ctx->rt->transports[i];
         if (tp->ops->poll != sfab_tp_no_poll)
             ctx->polled[ctx->polled_count++] = tp;
         ctx->tps[ctx->tp_count++] = tp;
@@ -274,6 +189,7 @@ static int make_world(struct sfab_ctx *ctx, const struct sfab_group_class *class
     world->class = class;
     world->size = ctx->size;
     world->me = ctx->rank;
+    world->id = 1;
     ctx->world = world;
     return 0;
 }
@@ -287,9 +203,9 @@ static int make_arena(struct sfab_ctx *ctx)
     size_t block_offset = scratch_offset + SFAB_SCRATCH_WORDS * sizeof(uint64_t);
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
-    world->block_bytes = world->class->block_bytes(ctx, world);
+    world->block_bytes = world->class->block_bytes(ctx, world->size, world->me);
     size_t bytes = (block_offset + world->block_bytes + page - 1) / page * page;
-    int rc = sfab_seg_create(bytes, &ctx->arena, &ctx->err);
+    int rc = ctx->rt->seg_create(bytes, &ctx->arena, &ctx->err);
     if (rc != 0)
         return rc;
     struct sfab_arena_head *head = ctx->arena.addr;
@@ -297,7 +213,7 @@ static int make_arena(struct sfab_ctx *ctx)
                                       .incarnation = ctx->incarnation,
                                       .rank = ctx->rank,
                                       .size = ctx->size,
-                                      .pid = (uint32_t)getpid()};
+                                      .pid = ctx->identities[ctx->rank].pid};
     ctx->scratch = (uint64_t *)(void *)((char *)ctx->arena.addr + scratch_offset);
     world->block_offset = block_offset;
     world->block = (char *)ctx->arena.addr + block_offset;
@@ -401,6 +317,25 @@ static int choose_transport(struct sfab_ctx *ctx, uint32_t rank)
     return 0;
 }
 
+/* Each is watched by a few others of its node: enough, since who is alive of them tells all. A rank whose
+ * connection is held open by a child it has forked ends unseen otherwise. */
+static void watch_neighbours(struct sfab_ctx *ctx)
+{
+    enum { WATCHED = 4 };
+    uint32_t watched = 0;
+
+    for (uint32_t i = 1; i < ctx->size && watched < WATCHED; i++) {
+        uint32_t rank = (ctx->rank + i) % ctx->size;
+
+        if (ctx->peers[rank].node != ctx->peers[ctx->rank].node ||
+            ctx->identities[rank].pid == ctx->identities[ctx->rank].pid)
+            continue;
+        /* Without pidfds there is still the end of the connection. */
+        ctx->rt->watch(ctx->boot, rank, ctx->identities[rank].pid);
+        watched++;
+    }
+}
+
 /* ---- all of it --------------------------------------------------------------------------- */
 
 static void set_names(struct sfab_ctx *ctx)
@@ -433,7 +368,7 @@ static int open_all(struct sfab_ctx *ctx, const struct sfab_group_class *class)
     if (rc == 0)
         rc = allocate(ctx);
     if (rc == 0 && ctx->size > 1)
-        rc = join(ctx);
+        rc = ctx->rt->join(ctx);
     if (rc == 0)
         rc = exchange_identities(ctx);
     if (rc == 0)
@@ -452,6 +387,10 @@ static int open_all(struct sfab_ctx *ctx, const struct sfab_group_class *class)
         rc = sfab_wait_policy_set(ctx);
     if (rc == 0)
         rc = class->attach(ctx->world, &ctx->err);
+    if (rc == 0) {
+        sfab_group_enlist(ctx->world);
+        watch_neighbours(ctx);
+    }
     return rc;
 }
 
@@ -467,13 +406,13 @@ static void set_opened(struct sfab_ctx *ctx, int opened)
 static void dismantle(struct sfab_ctx *ctx)
 {
     set_opened(ctx, -1);
-    sfab_boot_close(ctx->boot); /* no event comes after this */
-    if (ctx->world != NULL) {
-        if (ctx->world->state != NULL)
-            ctx->world->class->detach(ctx->world);
-        ctx->world->magic = 0;
-        free(ctx->world);
-    }
+    if (ctx->boot != NULL)
+        ctx->rt->close(ctx->boot);       /* no event comes after this */
+    bool enlisted = ctx->groups != NULL; /* then the world's is among them */
+    while (ctx->groups != NULL)
+        sfab_group_dismantle(ctx->groups);
+    if (!enlisted)
+        sfab_group_dismantle(ctx->world);
     sfab_mem_release_all(ctx);
     for (uint32_t tp = 0; tp < ctx->tp_count; tp++) {
         for (uint32_t rank = 0; rank < ctx->size; rank++) {
@@ -486,14 +425,17 @@ static void dismantle(struct sfab_ctx *ctx)
             ctx->tps[tp]->ops->dereg(ctx->tps[tp], ctx->arena_mem[tp]);
         ctx->tps[tp]->ops->close(ctx->tps[tp]);
     }
-    sfab_seg_destroy(&ctx->arena);
+    ctx->rt->seg_destroy(&ctx->arena);
     sfab_boot_server_stop(ctx->server);
     for (uint32_t i = 0; i < SFAB_TRANSPORTS_MAX; i++)
         free(ctx->eps[i]);
     free(ctx->reaches);
     free(ctx->identities);
+    for (uint32_t i = 0; ctx->peers != NULL && i < ctx->size; i++)
+        free(ctx->peers[i].why);
     free(ctx->peers);
     pthread_cond_destroy(&ctx->opened_changed);
+    pthread_mutex_destroy(&ctx->groups_lock);
     pthread_mutex_destroy(&ctx->lock);
     sfab_log_set_name(NULL);
     ctx->magic = 0;
@@ -501,15 +443,14 @@ static void dismantle(struct sfab_ctx *ctx)
 }
 
 int sfab_ctx_open(const sfab_attr *attr, const struct sfab_group_class *class,
-                  struct sfab_ctx **out, struct sfab_err *err)
+                  const struct sfab_runtime *rt, struct sfab_ctx **out, struct sfab_err *err)
 {
     struct sfab_ctx *ctx = calloc(1, sizeof *ctx);
 
     if (ctx == NULL)
         return sfab_fail(err, -ENOMEM, "out of memory");
-    int rc = sfab_config_load(attr, NULL, &ctx->config, err);
-    if (rc == 0 && getrandom(&ctx->incarnation, sizeof ctx->incarnation, 0) !=
-                       (ssize_t)sizeof ctx->incarnation)
+    int rc = sfab_config_load(attr, rt->environment(), &ctx->config, err);
+    if (rc == 0 && rt->random(&ctx->incarnation, sizeof ctx->incarnation) != 0)
         rc = sfab_fail(err, -EIO, "getrandom(2) gives no random bytes");
     if (rc != 0) {
         free(ctx);
@@ -517,6 +458,8 @@ int sfab_ctx_open(const sfab_attr *attr, const struct sfab_group_class *class,
     }
     pthread_mutex_init(&ctx->lock, NULL);
     pthread_cond_init(&ctx->opened_changed, NULL);
+    pthread_mutex_init(&ctx->groups_lock, NULL);
+    ctx->rt = rt;
     ctx->magic = SFAB_CTX_MAGIC;
     ctx->rank = (uint32_t)ctx->config.rank;
     ctx->size = (uint32_t)ctx->config.size;
@@ -569,7 +512,7 @@ int sfab_ctx_close(struct sfab_ctx *ctx)
     }
     drain(ctx, timeout_ns);
     if (ctx->boot != NULL) {
-        rc = sfab_boot_leave(ctx->boot, sfab_world_episode(ctx), timeout_ns, &ctx->err);
+        rc = ctx->rt->leave(ctx->boot, sfab_world_episode(ctx), timeout_ns, &ctx->err);
         if (rc != 0)
             sfab_log(SFAB_LOG_WARN, "sfab_close: %s", ctx->err.text);
     }

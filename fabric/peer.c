@@ -74,14 +74,57 @@ struct sfab_ep *sfab_peer_atomic_ep(struct sfab_ctx *ctx, uint32_t rank)
     return peer->atomic_ep;
 }
 
+/* Whether that failure is of the other side, or the way there. What else fails on memory that is mapped is
+ * this side's own trouble. */
+static bool is_theirs(const struct sfab_ep *ep)
+{
+    return atomic_load_explicit(&ep->state, memory_order_acquire) == SFAB_EP_FAILED &&
+           ((ep->tp->caps.flags & SFAB_CAP_MAP) == 0 || ep->err.code == SFAB_ERR_PEER_DEAD);
+}
+
+bool sfab_peer_unreachable(const struct sfab_ctx *ctx, uint32_t rank)
+{
+    const struct sfab_ep *ep = ctx->peers[rank].ep;
+
+    return ep != NULL && is_theirs(ep);
+}
+
+bool sfab_peer_dies(struct sfab_ctx *ctx, uint32_t rank)
+{
+    static const int64_t news_ns = 250000000;
+    uint64_t since_ns = 0;
+    uint32_t presence;
+
+    do
+        presence =
+            atomic_load_explicit(&ctx->peers[rank].presence, memory_order_acquire); /* GONE */
+    while (presence == SFAB_PRESENT && sfab_ctx_pause(ctx, &since_ns, news_ns) == 0);
+    return presence != SFAB_PRESENT;
+}
+
+void sfab_peer_accuse(struct sfab_ctx *ctx, uint32_t rank, const char *text)
+{
+    struct sfab_peer *peer = &ctx->peers[rank];
+
+    /* Once, and once more whenever somebody was given up and it was not this one. */
+    uint32_t now = 1 + atomic_load_explicit(&ctx->deaths, memory_order_relaxed);
+
+    if (peer->accused == now || ctx->boot == NULL || rank == ctx->rank)
+        return;
+    peer->accused = now;
+    ctx->rt->accuse(ctx->boot, rank, text); /* a lost rendezvous is an event of its own */
+}
+
 int sfab_peer_failed(struct sfab_ctx *ctx, struct sfab_ep *ep, int code)
 {
     char name[96];
 
-    return sfab_ctx_fail(ctx, code, "rank %u (%s): the %s connection to %s failed: %s", ctx->rank,
-                         ctx->host, ep->ops->name,
-                         sfab_ctx_peer_name(ctx, ep->peer, name, sizeof name),
-                         ep->err.text[0] != '\0' ? ep->err.text : sfab_errno_text(-code));
+    sfab_ctx_fail(ctx, code, "rank %u (%s): the %s connection to %s failed: %s", ctx->rank,
+                  ctx->host, ep->ops->name, sfab_ctx_peer_name(ctx, ep->peer, name, sizeof name),
+                  ep->err.text[0] != '\0' ? ep->err.text : sfab_errno_text(-code));
+    if (is_theirs(ep))
+        sfab_peer_accuse(ctx, ep->peer, ep->err.text);
+    return code;
 }
 
 int sfab_peer_open(struct sfab_ctx *ctx, uint32_t rank)

@@ -90,6 +90,8 @@ int sfab_rmem_open(sfab_ctx *ctx, int rank, const void *key, size_t key_bytes, s
     rc = open_ways(rmem, &card);
     if (rc != 0) {
         free(rmem);
+        if (rc == SFAB_ERR_PEER_DEAD && sfab_peer_dies(ctx, (uint32_t)rank))
+            rc = sfab_ctx_check_present(ctx, (uint32_t)rank, "sfab_rmem_open");
         return rc;
     }
     rmem->magic = SFAB_RMEM_MAGIC;
@@ -133,8 +135,8 @@ static int exchange_keys(struct sfab_group *group, const uint8_t *key, size_t ke
     uint64_t tag = (UINT64_C(1) << 32) + ctx->share_sequence++;
 
     if (ctx->size > 1)
-        return sfab_boot_allgather(ctx->boot, tag, group->members, group->size, key, key_bytes,
-                                   timeout_ns, table, &ctx->err);
+        return ctx->rt->allgather(ctx->boot, tag, group->members, group->size, key, key_bytes,
+                                  timeout_ns, table, &ctx->err);
     *table = calloc(1, sizeof **table);
     if (*table == NULL)
         return sfab_ctx_fail(ctx, -ENOMEM, "out of memory");

@@ -38,6 +38,9 @@ struct sfab_boot_server_config {
     /* From the start on: when not all ranks have joined by then, those that have are told which are
      * missing, and the job cannot start any more. */
     uint64_t join_timeout_ns;
+    /* A rank's host that acknowledges nothing for so long is gone, and its ranks with it. Not so a rank
+     * whose process only stands still: its host answers for it. 0: 1 s. */
+    uint64_t heartbeat_timeout_ns;
 };
 
 /* Binds, listens and serves in a thread of its own; *port is where. Refused connections (wrong
@@ -58,6 +61,13 @@ int sfab_boot_server_drain(struct sfab_boot_server *server, int64_t timeout_ns);
  * moment, this one is the cause and the others have only heard of it. Any thread. */
 int64_t sfab_boot_server_first_dead(struct sfab_boot_server *server);
 
+/* The same as sfab_boot_abort, by the one who serves. Any thread. */
+void sfab_boot_server_abort(struct sfab_boot_server *server, int code, const char *text);
+
+/* Tells that a rank's process has ended, and how ("was killed by signal 9"), when the launcher that
+ * serves has seen it. Any thread. */
+void sfab_boot_server_dead(struct sfab_boot_server *server, uint32_t rank, const char *why);
+
 /* Ends the thread and closes everything. NULL is allowed. */
 void sfab_boot_server_stop(struct sfab_boot_server *server);
 
@@ -65,15 +75,37 @@ void sfab_boot_server_stop(struct sfab_boot_server *server);
 
 enum sfab_boot_gone {
     SFAB_BOOT_LEFT, /* said goodbye */
-    SFAB_BOOT_DIED  /* its connection broke without that */
+    SFAB_BOOT_DIED  /* its connection broke without that, its process was seen to end, its host is
+                       silent, or the others' accusations were upheld */
 };
+
+/* One rank's contribution to an exchange or a survey. */
+struct sfab_boot_blob {
+    const uint8_t *data; /* NULL in a survey: this member is gone and brought nothing */
+    size_t len_bytes;
+};
+
+#define SFAB_BOOT_WHY_MAX 200 /* bytes of a reason or an accusation, with its end */
 
 /* All are called on the control thread, never at the same time; they must not block for long and
  * must not call sfab_boot_allgather or sfab_boot_leave. sfab_boot_send is fine. */
 struct sfab_boot_events {
     void (*message)(void *arg, uint32_t src, uint16_t channel, const uint8_t *data, size_t len);
-    /* goodbye: what the leaver said in sfab_boot_leave (0 when it died). */
-    void (*gone)(void *arg, uint32_t rank, enum sfab_boot_gone how, uint64_t goodbye);
+    /* goodbye: what the leaver said in sfab_boot_leave (0 when it died). why: what was seen of a
+     * death ("" where that was only its connection's end). rank may be this one: the others have
+     * given it up, it is no longer of the job. */
+    void (*gone)(void *arg, uint32_t rank, enum sfab_boot_gone how, uint64_t goodbye,
+                 const char *why);
+    /* The survey `tag` is complete: table[i] is what its i-th member brought. Every gone() that the
+     * table depends on came before. The table is the caller's, for the call only. */
+    void (*surveyed)(void *arg, uint64_t tag, const struct sfab_boot_blob *table, uint32_t count);
+    /* The answer to sfab_boot_survey_ask: a sentence of who has not come. */
+    void (*survey_missing)(void *arg, uint64_t tag, const char *text);
+    /* Some rank (or the launcher: by is UINT32_MAX) has called sfab_boot_abort; the first one counts,
+     * and comes once to every rank, its own included. */
+    void (*aborted)(void *arg, uint32_t by, int code, const char *text);
+    /* From time to time: returns in how many ns again. */
+    uint64_t (*tick)(void *arg);
     /* The rendezvous itself is lost: no more exchanges; text says what was seen. Called once. */
     void (*lost)(void *arg, const char *text);
     void *arg;
@@ -86,6 +118,7 @@ struct sfab_boot_config {
     const char *own_host; /* this rank's host in the others' sentences; NULL: gethostname() */
     struct sfab_boot_secret secret;
     uint64_t join_timeout_ns; /* also how long connecting is retried while nobody listens yet */
+    uint64_t heartbeat_timeout_ns; /* the rendezvous' host, silent for so long, is lost. 0: 1 s */
 };
 
 /* Connects (retrying while refused, until the timeout), authenticates, and waits until all ranks
@@ -108,10 +141,6 @@ int sfab_boot_join(const struct sfab_boot_config *config, const struct sfab_boot
  * SFAB_ERR_PEER_DEAD: a member died or left before it was complete; SFAB_ERR_MISMATCH: members
  * named different lists; -ECONNRESET: the rendezvous is lost; -EINVAL; -ENOTCONN (after
  * sfab_boot_leave). */
-struct sfab_boot_blob {
-    const uint8_t *data;
-    size_t len_bytes;
-};
 int sfab_boot_allgather(struct sfab_boot *boot, uint64_t tag, const uint32_t *members,
                         uint32_t count, const void *blob, size_t len, int64_t timeout_ns,
                         struct sfab_boot_blob **table, struct sfab_err *err);
@@ -122,6 +151,32 @@ int sfab_boot_allgather(struct sfab_boot *boot, uint64_t tag, const uint32_t *me
  * rendezvous is lost), -ENOMEM, -ENOBUFS (from an event, with 64 MiB unsent). */
 int sfab_boot_send(struct sfab_boot *boot, uint32_t dst, uint16_t channel, const void *data,
                    size_t len);
+
+/* A survey: an exchange that deaths do not stop. Each of `count` members (members as in allgather)
+ * contributes a blob; it is complete when every member has contributed or is gone, and then comes to
+ * surveyed() of each one that is in it: the same table everywhere, in which a member is absent only if
+ * it is gone. So all that hear it agree on who is. A member that never contributes holds it up for
+ * ever: that is what survey_ask is for. A tag is used once in the life of a job. Never blocks beyond
+ * what sfab_boot_send does. Any thread. Errors as sfab_boot_send; -EINVAL; -ENOTCONN. */
+int sfab_boot_survey(struct sfab_boot *boot, uint64_t tag, const uint32_t *members, uint32_t count,
+                     const void *blob, size_t len);
+
+/* Asks who the survey `tag` waits for: survey_missing() brings the answer. Any thread. */
+int sfab_boot_survey_ask(struct sfab_boot *boot, uint64_t tag);
+
+/* Says that `rank` cannot be reached and how that was seen ("" is fine). The server collects what the
+ * others say for a moment and gives up the one that most speak against (of a pair that accuse each
+ * other: the one whose control connection is silent, else the first to be accused). Who is given up
+ * dies for all, itself included: gone(). Any thread. */
+int sfab_boot_accuse(struct sfab_boot *boot, uint32_t rank, const char *text);
+
+/* Ends the job's waits everywhere: aborted() on every rank. code negative. Any thread. */
+int sfab_boot_abort(struct sfab_boot *boot, int code, const char *text);
+
+/* From now on the control thread watches that process, which is `rank` and shares this one's process
+ * numbers, and tells the server when it ends, whatever became of its connection (a forked child may
+ * hold it open). 0; -EOPNOTSUPP where pidfd_open(2) is missing; -ESRCH: no such process. Any thread. */
+int sfab_boot_watch(struct sfab_boot *boot, uint32_t rank, uint32_t pid);
 
 /* Says goodbye (the others' gone() hears of it, with the value), then waits until all others have
  * left or died, at most timeout_ns: -ETIMEDOUT, *err naming those still in (may be called again).

@@ -57,6 +57,7 @@ static void boot_free(struct sfab_boot *boot)
     }
     pthread_cond_destroy(&boot->changed);
     pthread_mutex_destroy(&boot->lock);
+    sfab_boot_unwatch(boot);
     free(boot->gone);
     free(boot);
 }
@@ -77,6 +78,8 @@ static struct sfab_boot *boot_new(const struct sfab_boot_config *config,
     boot->rank = config->rank;
     boot->size = config->size;
     boot->stream.fd = -1;
+    boot->heartbeat_timeout_ns = config->heartbeat_timeout_ns;
+    boot->why_rank = UINT32_MAX;
     if (events != NULL) {
         boot->events = *events;
     }

@@ -74,8 +74,8 @@ int sfab_boot_gather_frame(struct sfab_boot *boot, const struct sfab_frame *fram
 
 /* ---- the owner's half -------------------------------------------------------------------- */
 
-static int check_members(const struct sfab_boot *boot, const uint32_t *members, uint32_t count,
-                         struct sfab_err *err)
+int sfab_boot_check_members(const struct sfab_boot *boot, const uint32_t *members, uint32_t count,
+                            struct sfab_err *err)
 {
     if (members == NULL) {
         return count == boot->size
@@ -108,9 +108,8 @@ static int check_members(const struct sfab_boot *boot, const uint32_t *members, 
     return status;
 }
 
-/* Under lock. */
-static int send_contribution(struct sfab_boot *boot, uint64_t tag, const uint32_t *members,
-                             uint32_t count, const void *blob, size_t len)
+int sfab_boot_contribute(struct sfab_boot *boot, uint16_t type, uint64_t tag,
+                         const uint32_t *members, uint32_t count, const void *blob, size_t len)
 {
     uint32_t named = members != NULL ? count : 0;
     size_t head = sfab_frame_gather_bytes(named);
@@ -122,7 +121,7 @@ static int send_contribution(struct sfab_boot *boot, uint64_t tag, const uint32_
     if (len > 0) {
         memcpy(payload + head, blob, len);
     }
-    int status = sfab_boot_put(boot, SFAB_FRAME_GATHER, payload, head + len);
+    int status = sfab_boot_put(boot, type, payload, head + len);
     free(payload);
     return status;
 }
@@ -188,7 +187,7 @@ int sfab_boot_allgather(struct sfab_boot *boot, uint64_t tag, const uint32_t *me
         return sfab_fail(err, -EINVAL, "a blob of %zu bytes cannot be exchanged (at most %d)", len,
                          SFAB_BOOT_BLOB_MAX);
     }
-    int status = check_members(boot, members, count, err);
+    int status = sfab_boot_check_members(boot, members, count, err);
     if (status != 0) {
         return status;
     }
@@ -201,7 +200,9 @@ int sfab_boot_allgather(struct sfab_boot *boot, uint64_t tag, const uint32_t *me
                               : "is in another exchange already");
     }
     boot->gather = (struct sfab_pending_gather){.active = true, .tag = tag, .count = count};
-    status = boot->lost ? -ECONNRESET : send_contribution(boot, tag, members, count, blob, len);
+    status = boot->lost
+                 ? -ECONNRESET
+                 : sfab_boot_contribute(boot, SFAB_FRAME_GATHER, tag, members, count, blob, len);
     if (status == 0) {
         status = wait_or_cancel(boot, timeout_ns);
     }

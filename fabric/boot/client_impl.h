@@ -3,6 +3,7 @@
  *   client.c         the handle: sending, leaving, closing
  *   client_join.c    connecting, the handshake, waiting for the others
  *   client_gather.c  exchanges
+ *   client_fail.c    surveys, accusations, aborts, watched processes
  *   client_loop.c    the control thread
  *
  * The control thread alone reads the socket. Everybody may write to it, under `lock`; what the
@@ -32,6 +33,12 @@ struct sfab_pending_gather {
     struct sfab_boot_blob *table;
 };
 
+/* A process that is a rank. */
+struct sfab_watch {
+    int fd; /* pidfd; -1: has ended */
+    uint32_t rank;
+};
+
 struct sfab_boot {
     uint32_t rank, size;
     char where[300]; /* "host:port" of the rendezvous */
@@ -48,6 +55,16 @@ struct sfab_boot {
     uint8_t *gone; /* by rank: 1 + enum sfab_boot_gone */
     uint32_t gone_count;
     struct sfab_pending_gather gather;
+    struct sfab_watch *watches; /* under lock; never shorter */
+    size_t watch_count;
+
+    /* the control thread's */
+    uint32_t why_rank; /* of whom the text below is; the news follows */
+    char why[SFAB_BOOT_WHY_MAX];
+    uint64_t heartbeat_timeout_ns;
+    uint64_t heard_ns; /* when the server last sent anything */
+    uint64_t beat_ns;  /* when the first beat since then was sent; 0: none */
+    uint64_t next_tick_ns;
 };
 
 /* client.c */
@@ -65,6 +82,23 @@ int sfab_boot_enter(struct sfab_boot *boot, const struct sfab_boot_config *confi
 /* client_gather.c */
 /* Handles GATHERED and GATHER_FAILED; 0, or -EPROTO / -ENOMEM, which end the connection. */
 int sfab_boot_gather_frame(struct sfab_boot *boot, const struct sfab_frame *frame);
+
+/* As of an exchange or a survey. */
+int sfab_boot_check_members(const struct sfab_boot *boot, const uint32_t *members, uint32_t count,
+                            struct sfab_err *err);
+/* Sends a GATHER or a SURVEY. lock is held. */
+int sfab_boot_contribute(struct sfab_boot *boot, uint16_t type, uint64_t tag,
+                         const uint32_t *members, uint32_t count, const void *blob, size_t len);
+
+/* client_fail.c, for the control thread */
+struct pollfd;
+/* Handles SURVEYED, SURVEY_MISSING, WHY and ABORTED; 0, -EPROTO or -ENOMEM. */
+int sfab_boot_fail_frame(struct sfab_boot *boot, const struct sfab_frame *frame);
+/* Puts the watched processes behind the first `head` of *fds (grown if need be): how many. */
+size_t sfab_boot_watched(struct sfab_boot *boot, struct pollfd **fds, size_t *cap, size_t head);
+/* The process of that watch has ended. */
+void sfab_boot_ended(struct sfab_boot *boot, size_t watch);
+void sfab_boot_unwatch(struct sfab_boot *boot);
 
 /* client_loop.c */
 void *sfab_boot_loop(void *arg);

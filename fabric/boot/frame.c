@@ -304,8 +304,9 @@ size_t sfab_frame_put_gathered(uint8_t *out, size_t cap, uint64_t tag, const uin
     return put_table_head(out, cap, tag, lens, count);
 }
 
-int sfab_frame_get_gathered(const uint8_t *in, size_t len, size_t blob_max,
-                            struct sfab_gathered *gathered)
+/* less: what each length is too large by; a 0 stays 0. */
+static int get_table(const uint8_t *in, size_t len, size_t blob_max, uint32_t less,
+                     struct sfab_gathered *gathered)
 {
     struct reader r = {.at = in, .left = len};
     uint64_t tag = get_number(&r, 8);
@@ -317,6 +318,7 @@ int sfab_frame_get_gathered(const uint8_t *in, size_t len, size_t blob_max,
     uint64_t total = 0;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t blob_bytes = sfab_frame_u32_at(lens, i);
+        blob_bytes -= blob_bytes > 0 ? less : 0;
         if (blob_bytes > blob_max) {
             return -EPROTO;
         }
@@ -328,6 +330,18 @@ int sfab_frame_get_gathered(const uint8_t *in, size_t len, size_t blob_max,
     *gathered = (struct sfab_gathered){
         .tag = tag, .count = count, .lens_be = lens, .blobs = r.at, .blobs_bytes = r.left};
     return 0;
+}
+
+int sfab_frame_get_gathered(const uint8_t *in, size_t len, size_t blob_max,
+                            struct sfab_gathered *gathered)
+{
+    return get_table(in, len, blob_max, 0, gathered);
+}
+
+int sfab_frame_get_surveyed(const uint8_t *in, size_t len, size_t blob_max,
+                            struct sfab_gathered *surveyed)
+{
+    return get_table(in, len, blob_max, 1, surveyed);
 }
 
 /* ---- messages and departures ------------------------------------------------------------- */
@@ -352,6 +366,11 @@ int sfab_frame_get_message(const uint8_t *in, size_t len, size_t data_max,
     *message =
         (struct sfab_message){.rank = rank, .channel = channel, .data = r.at, .len_bytes = r.left};
     return 0;
+}
+
+void sfab_frame_get_text(const struct sfab_message *message, char *text, size_t cap)
+{
+    copy_clean(text, message->data, message->len_bytes < cap ? message->len_bytes : cap - 1);
 }
 
 void sfab_frame_put_gone(uint8_t out[SFAB_FRAME_GONE_BYTES], const struct sfab_gone *gone)

@@ -12,6 +12,8 @@
  *              <--  WELCOME or REFUSED        its MAC is the server's proof
  *              <--  JOINED or REFUSED         all are here, or the job cannot start
  *   then GATHER, CANCEL, SEND, LEAVE  -->  and  <--  GATHERED, GATHER_FAILED, MESSAGE, GONE
+ *   and for failures SURVEY, SURVEY_ASK, ACCUSE, DEAD, ABORT  -->
+ *                and <--  SURVEYED, SURVEY_MISSING, WHY, ABORTED; BEAT both ways
  *
  * HELLO, CHALLENGE and PROOF keep their form in all wire versions, so that two versions can tell
  * each other apart. */
@@ -21,7 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SFAB_WIRE_VERSION 1u
+#define SFAB_WIRE_VERSION 2u
 
 #define SFAB_FRAME_HEADER_BYTES 8
 #define SFAB_FRAME_MAC_BYTES    32
@@ -48,7 +50,17 @@ enum sfab_frame_type {
     SFAB_FRAME_MESSAGE,
     SFAB_FRAME_LEAVE,
     SFAB_FRAME_GONE,
-    SFAB_FRAME_TYPES /* one past the last */
+    SFAB_FRAME_SURVEY,         /* as GATHER */
+    SFAB_FRAME_SURVEYED,       /* as GATHERED, with lengths plus 1; 0: absent */
+    SFAB_FRAME_SURVEY_ASK,     /* the tag */
+    SFAB_FRAME_SURVEY_MISSING, /* a verdict, its code without meaning */
+    SFAB_FRAME_ACCUSE,         /* as SEND, channel 0, data: a text */
+    SFAB_FRAME_DEAD,           /* the same: its process was seen to end */
+    SFAB_FRAME_WHY,            /* the same: what was seen of a death that a GONE will tell */
+    SFAB_FRAME_ABORT,          /* a verdict, its tag without meaning */
+    SFAB_FRAME_ABORTED,        /* a verdict, its tag the rank that aborted */
+    SFAB_FRAME_BEAT,           /* nothing: something for the other host to acknowledge */
+    SFAB_FRAME_TYPES           /* one past the last */
 };
 
 struct sfab_frame_header {
@@ -126,6 +138,10 @@ size_t sfab_frame_gathered_bytes(uint32_t count);
 int sfab_frame_get_gathered(const uint8_t *in, size_t len, size_t blob_max,
                             struct sfab_gathered *gathered);
 
+/* SURVEYED: the same, but each length is one more, and 0 means absent. */
+int sfab_frame_get_surveyed(const uint8_t *in, size_t len, size_t blob_max,
+                            struct sfab_gathered *surveyed);
+
 /* SEND (rank: to whom) and MESSAGE (rank: from whom). */
 #define SFAB_FRAME_MESSAGE_HEAD_BYTES 6
 struct sfab_message {
@@ -137,6 +153,9 @@ struct sfab_message {
 size_t sfab_frame_put_message_head(uint8_t *out, size_t cap, uint32_t rank, uint16_t channel);
 int sfab_frame_get_message(const uint8_t *in, size_t len, size_t data_max,
                            struct sfab_message *message);
+
+/* The data of ACCUSE, DEAD and WHY as a text, cut to cap; only printable characters pass. */
+void sfab_frame_get_text(const struct sfab_message *message, char *text, size_t cap);
 
 /* GONE: ranks that left or died, in the order seen. */
 #define SFAB_FRAME_GONE_BYTES 16 /* one entry */

@@ -34,6 +34,8 @@ static uint64_t next_deadline(const struct sfab_boot_server *server, bool listen
                               uint64_t now_ns)
 {
     uint64_t next = server->job == SFAB_JOB_JOINING ? server->join_deadline_ns : UINT64_MAX;
+    uint64_t failures_ns = sfab_fail_deadline(server);
+    next = failures_ns < next ? failures_ns : next;
     for (size_t i = 0; i < server->conn_count; i++) {
         if (server->conns[i]->deadline_ns < next) {
             next = server->conns[i]->deadline_ns;
@@ -111,6 +113,11 @@ static void one_round(struct sfab_boot_server *server)
     if (poll(server->pollfds, polled + 2, ms) < 0) {
         return; /* EINTR cannot be (all signals are blocked); out of memory: try again */
     }
+    if (server->pollfds[0].revents != 0) {
+        uint64_t count;
+        ssize_t n = read(server->wake_fd, &count, sizeof count);
+        (void)n; /* nothing there is fine */
+    }
     serve_events(server, polled);
     now_ns = sfab_now_ns();
     if (server->pollfds[1].revents != 0) {
@@ -118,6 +125,7 @@ static void one_round(struct sfab_boot_server *server)
     }
     sfab_conns_expire(server, now_ns);
     sfab_join_expire(server, now_ns);
+    sfab_fail_work(server, now_ns);
     do {
         resume_paused(server);
         sfab_route_tell_gone(server);
@@ -220,6 +228,8 @@ static void server_free(struct sfab_boot_server *server)
         sfab_conn_free(server, server->conns[i]);
     }
     sfab_gather_end(server);
+    sfab_surveys_end(&server->surveys);
+    sfab_fail_end(server);
     if (server->listen_fd >= 0) {
         close(server->listen_fd);
     }
@@ -260,7 +270,9 @@ static struct sfab_boot_server *server_new(const struct sfab_boot_server_config 
     server->pollfds = calloc(2, sizeof(*server->pollfds));
     server->start_ns = sfab_now_ns();
     server->join_deadline_ns = sfab_deadline_ns(server->start_ns, config->join_timeout_ns);
-    if (server->wake_fd < 0 || server->ranks == NULL || server->gone == NULL ||
+    server->hearing_ends_ns = UINT64_MAX;
+    int surveys = sfab_surveys_begin(&server->surveys, config->size);
+    if (surveys != 0 || server->wake_fd < 0 || server->ranks == NULL || server->gone == NULL ||
         server->pollfds == NULL) {
         server_free(server);
         return NULL;

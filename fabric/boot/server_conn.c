@@ -164,6 +164,18 @@ static void member_frame(struct sfab_boot_server *server, struct sfab_conn *conn
         }
     } else if (frame->type == SFAB_FRAME_LEAVE && running && in) {
         sfab_route_leave(server, conn, frame);
+    } else if (frame->type == SFAB_FRAME_SURVEY && running && in) {
+        sfab_survey_add(server, conn, frame);
+    } else if (frame->type == SFAB_FRAME_SURVEY_ASK && running) {
+        sfab_survey_ask(server, conn, frame);
+    } else if (frame->type == SFAB_FRAME_ACCUSE && running) {
+        sfab_fail_accuse(server, conn, frame);
+    } else if (frame->type == SFAB_FRAME_DEAD && running) {
+        sfab_fail_dead(server, conn, frame);
+    } else if (frame->type == SFAB_FRAME_ABORT && running) {
+        sfab_fail_abort(server, conn, frame);
+    } else if (frame->type == SFAB_FRAME_BEAT) {
+        return; /* its host has been asked for an acknowledgement, which the kernel gave */
     } else {
         sfab_log(SFAB_LOG_WARN, "rank %u sent an unexpected frame (type %u): its connection ends",
                  conn->rank, frame->type);
@@ -327,16 +339,7 @@ static void bury(struct sfab_boot_server *server, struct sfab_conn *conn)
         if (rank->conn == conn) {
             rank->conn = NULL;
             if (rank->state == SFAB_RANK_IN) {
-                int64_t none = -1;
-                rank->state = SFAB_RANK_DIED;
-                /* Relaxed: the number is all there is to know. Before anybody is told. */
-                atomic_compare_exchange_strong_explicit(&server->first_dead, &none, conn->rank,
-                                                        memory_order_relaxed, memory_order_relaxed);
-                if (server->job == SFAB_JOB_JOINING) {
-                    sfab_join_died(server, conn->rank);
-                } else if (server->job == SFAB_JOB_RUNNING) {
-                    sfab_route_gone(server, conn->rank, SFAB_BOOT_DIED, 0);
-                }
+                sfab_fail_died(server, conn->rank, "");
             }
         }
     }

@@ -4,7 +4,9 @@
  *   server_conn.c    connections: accepting, limits, reading, writing, closing
  *   server_join.c    the handshake, and the job's start or its failure to start
  *   server_gather.c  exchanges
- *   server_route.c   messages, departures, deaths
+ *   server_route.c   messages, departures
+ *   server_fail.c    deaths, accusations, heartbeats, aborts
+ *   server_survey.c  surveys
  *   server_log.c     refusals, told once
  *
  * Everything but the few fields under `lock` belongs to the server's thread. Nothing here blocks. A
@@ -15,6 +17,7 @@
 
 #include "fabric/boot/boot.h"
 #include "fabric/boot/stream.h"
+#include "fabric/boot/survey.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -44,9 +47,11 @@ struct sfab_conn {
     uint64_t deadline_ns; /* UINT64_MAX: none */
     uint32_t rank;        /* of a member */
     bool doomed;
-    bool has_place; /* takes one of the places of those that have not proved the secret */
-    bool paused;    /* its next message goes to a congested rank, paused_on */
-    bool shut;      /* our half is closed */
+    bool has_place;   /* takes one of the places of those that have not proved the secret */
+    bool paused;      /* its next message goes to a congested rank, paused_on */
+    bool shut;        /* our half is closed */
+    uint64_t beat_ns; /* of a member: when the first beat that is not acknowledged was sent */
+    bool beating;     /* there is one */
     uint32_t paused_on;
     struct sfab_hello hello;
     uint8_t proof[SFAB_AUTH_DIGEST_BYTES]; /* expected */
@@ -60,6 +65,21 @@ struct sfab_rank {
     enum sfab_rank_state state;
     struct sfab_conn *conn; /* NULL once closed */
     char host[SFAB_FRAME_HOST_CAP];
+    char why[SFAB_BOOT_WHY_MAX]; /* what was seen of its death */
+};
+
+/* by says that against cannot be reached. */
+struct sfab_accusation {
+    uint32_t by, against;
+    char text[SFAB_BOOT_WHY_MAX];
+};
+
+/* What other threads of the server's process have told it: under lock. */
+struct sfab_told {
+    struct sfab_told *next;
+    uint32_t rank; /* that died; UINT32_MAX: an abort, with a code */
+    int code;
+    char text[SFAB_BOOT_WHY_MAX];
 };
 
 enum sfab_job_state { SFAB_JOB_JOINING, SFAB_JOB_RUNNING, SFAB_JOB_FAILED };
@@ -111,10 +131,20 @@ struct sfab_boot_server {
     struct sfab_gone *gone; /* not yet told to anybody */
     size_t gone_count;
 
+    struct sfab_surveys surveys;
+    struct sfab_accusation *accusations; /* of the one hearing under way */
+    size_t accusation_count, accusation_cap;
+    uint64_t hearing_ends_ns; /* UINT64_MAX: none */
+    uint64_t next_beat_ns;
+    bool aborted;
+    struct sfab_verdict abort; /* tag: by whom */
+
     struct sfab_exchange *exchanges;
     size_t exchange_count;
     struct sfab_dead_tag *dead_tags; /* a ring */
     size_t dead_tag_count, dead_tag_next;
+
+    struct sfab_told *told_first, *told_last; /* under lock */
 
     struct sfab_refusal_told told[SFAB_REFUSALS_MAX];
     size_t told_count;
@@ -182,6 +212,30 @@ bool sfab_route_congested(const struct sfab_boot_server *server, uint32_t rank);
 /* "rank 3 (hostB)" */
 const char *sfab_route_name(const struct sfab_boot_server *server, uint32_t rank, char *buf,
                             size_t cap);
+
+/* server_survey.c */
+void sfab_survey_add(struct sfab_boot_server *server, struct sfab_conn *conn,
+                     const struct sfab_frame *frame);
+void sfab_survey_ask(struct sfab_boot_server *server, struct sfab_conn *conn,
+                     const struct sfab_frame *frame);
+void sfab_survey_gone(struct sfab_boot_server *server, uint32_t rank);
+
+/* server_fail.c */
+/* rank, which is in, has died; everybody hears of it, and why ("": only that). */
+void sfab_fail_died(struct sfab_boot_server *server, uint32_t rank, const char *why);
+void sfab_fail_accuse(struct sfab_boot_server *server, struct sfab_conn *conn,
+                      const struct sfab_frame *frame);
+void sfab_fail_dead(struct sfab_boot_server *server, struct sfab_conn *conn,
+                    const struct sfab_frame *frame);
+void sfab_fail_abort(struct sfab_boot_server *server, struct sfab_conn *conn,
+                     const struct sfab_frame *frame);
+/* The job has begun: an abort that came before is told. */
+void sfab_fail_started(struct sfab_boot_server *server);
+/* What other threads have said; hearings that are over; beats that are due. */
+void sfab_fail_work(struct sfab_boot_server *server, uint64_t now_ns);
+/* When sfab_fail_work is to be called next. */
+uint64_t sfab_fail_deadline(const struct sfab_boot_server *server);
+void sfab_fail_end(struct sfab_boot_server *server);
 
 /* server_log.c */
 void sfab_refused(struct sfab_boot_server *server, const struct sfab_conn *conn,

@@ -30,6 +30,7 @@ static void start_job(struct sfab_boot_server *server)
         }
     }
     sfab_payload_drop(nothing);
+    sfab_fail_started(server);
 }
 
 static void fail_job(struct sfab_boot_server *server, int code, const char *text)

@@ -2,6 +2,7 @@
  *
  * Departures are collected over one round of the loop and told in one frame to each: when thousands
  * of ranks leave together that saves nearly all of the frames. */
+#include "fabric/boot/net.h"
 #include "fabric/boot/server_impl.h"
 
 #include <stdio.h>
@@ -74,10 +75,39 @@ void sfab_route_leave(struct sfab_boot_server *server, struct sfab_conn *conn,
     sfab_route_gone(server, conn->rank, SFAB_BOOT_LEFT, goodbye);
 }
 
+/* What was seen of a death, ahead of its news. */
+static void tell_why(struct sfab_boot_server *server, uint32_t rank)
+{
+    const char *why = server->ranks[rank].why;
+    size_t len = strlen(why);
+    uint8_t out[SFAB_FRAME_MESSAGE_HEAD_BYTES + SFAB_BOOT_WHY_MAX];
+    size_t head = sfab_frame_put_message_head(out, sizeof out, rank, 0);
+    memcpy(out + head, why, len);
+    for (size_t i = 0; len > 0 && i < server->conn_count; i++) {
+        if (server->conns[i]->stage == SFAB_CONN_MEMBER) {
+            sfab_conn_queue_copy(server->conns[i], SFAB_FRAME_WHY, out, head + len);
+        }
+    }
+}
+
+/* Whom the job has given up may still read that, and nothing else. */
+static void part_with(struct sfab_boot_server *server, uint32_t rank)
+{
+    struct sfab_conn *conn = server->ranks[rank].conn;
+    if (conn != NULL && !conn->doomed && server->ranks[rank].state == SFAB_RANK_DIED) {
+        conn->stage = SFAB_CONN_CLOSING;
+        conn->paused = false;
+        conn->deadline_ns = sfab_deadline_ns(sfab_now_ns(), SFAB_CLOSING_NS);
+    }
+}
+
 void sfab_route_tell_gone(struct sfab_boot_server *server)
 {
     if (server->gone_count == 0) {
         return;
+    }
+    for (size_t i = 0; i < server->gone_count; i++) {
+        tell_why(server, server->gone[i].rank);
     }
     struct sfab_payload *news = sfab_payload_new(server->gone_count * SFAB_FRAME_GONE_BYTES);
     bool ok = news != NULL;
@@ -101,5 +131,7 @@ void sfab_route_tell_gone(struct sfab_boot_server *server)
     server->gone_count = 0;
     for (size_t i = 0; i < count; i++) {
         sfab_gather_gone(server, server->gone[i].rank);
+        sfab_survey_gone(server, server->gone[i].rank);
+        part_with(server, server->gone[i].rank);
     }
 }

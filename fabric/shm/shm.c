@@ -204,7 +204,7 @@ static int foreign_key(struct sfab_shm_ep *ep, const struct sfab_shm_name *name,
     int rc = sfab_shm_copy_in(ep->pid, name->addr, &byte, 1);
 
     if (rc == -ESRCH)
-        return sfab_fail(err, SFAB_ERR_STALE, "process %u has ended", ep->pid);
+        return sfab_fail(err, SFAB_ERR_PEER_DEAD, "process %u has ended", ep->pid);
     if (rc != 0)
         return sfab_fail(
             err, rc,

@@ -110,6 +110,39 @@ SFAB_API sfab_group *sfab_world(sfab_ctx *ctx);
 SFAB_API int sfab_group_rank(const sfab_group *group);
 SFAB_API int sfab_group_size(const sfab_group *group);
 
+/* The rank in the job of the group's member i; -EINVAL for NULL or an i that is none. No cost. */
+SFAB_API int sfab_group_member_rank(const sfab_group *group, int i);
+
+/* ---- failures ---------------------------------------------------------------------------- */
+
+/* Ends the job's waits: every operation of every rank that waits, or begins later, ends with `code`
+ * (negative; one of this header's or a negated errno) and a sentence with `text` (UTF-8, cut after 199
+ * bytes) and the caller's rank and host. The first abort of a job counts. The ranks stay connected and
+ * can sfab_close. Does not block beyond one socket write. Errors: -EINVAL (code not negative, text
+ * NULL), -ECONNRESET (the rendezvous is lost). Any thread. As MPI_Abort, but nobody is killed. */
+SFAB_API int sfab_abort(sfab_ctx *ctx, int code, const char *text);
+
+/* Makes a group of those members of `group` that are alive, in the same order: collective over them.
+ * The way on after SFAB_ERR_PEER_DEAD: `group` itself runs no barrier any more once a member has died.
+ * All get the same members, also when more of them die while it runs; who dies later is found by the
+ * new group's own operations. The new group has its own epoch words and starts at episode 0; free it
+ * with sfab_group_free. Blocks until every living member has called it, at most timeout_ns (negative:
+ * for ever): -ETIMEDOUT names those that have not come; calling again goes on waiting in the same one.
+ * Errors: -EINVAL, -ENOMEM, SFAB_ERR_PEER_DEAD (the rendezvous is lost, or this rank itself was given
+ * up by the others), an abort's code. Cost: a control message each way, and memory as for the world's
+ * group; connections are reused. After "shrink" of ULFM (Bland et al., 2013). */
+SFAB_API int sfab_group_shrink(sfab_group *group, int64_t timeout_ns, sfab_group **out);
+
+/* Frees a group that sfab_group_shrink made; local. Members that still run operations on it then see
+ * this rank as one that does not come. NULL does nothing; -EINVAL for the world's group; -EBUSY while
+ * an operation on it is under way. */
+SFAB_API int sfab_group_free(sfab_group *group);
+
+/* The ranks of the group's members that died, as the members agreed when an operation of the group
+ * ended with SFAB_ERR_PEER_DEAD: the same on all survivors. Writes up to cap of them, ascending, and
+ * the full count to *count; 0 before that. Errors: -EINVAL. No cost. */
+SFAB_API int sfab_group_failed(const sfab_group *group, int *ranks, int cap, int *count);
+
 /* Copies the sentence of the last failure on this context (of the last failed sfab_open of this
  * thread when ctx is NULL) into buf, always terminated, and returns its code; 0 and an empty text
  * where nothing has failed. */
@@ -168,12 +201,25 @@ SFAB_API int sfab_barrier_reduce(sfab_group *group, sfab_reduce reduce, uint64_t
 SFAB_API int sfab_barrier_reduce_start(sfab_group *group, sfab_reduce reduce, uint64_t *words,
                                        unsigned count, sfab_op **op);
 
+/* What a member was seen to be at. */
+typedef enum sfab_doing {
+    SFAB_DOING_UNKNOWN,
+    SFAB_DOING_COMPUTING, /* in the program, outside this library */
+    SFAB_DOING_WAITING,   /* in an operation of ours */
+    SFAB_DOING_STOPPED /* its process does not run (stopped by a signal or a debugger, or its host
+                             is out of CPU): its own heartbeat word stands still */
+} sfab_doing;
+
 /* One member that has not arrived. */
 typedef struct sfab_late {
     int rank;              /* in the job */
     int episode_known;     /* 0: it could not be asked (no connection, or it does not answer) */
     uint64_t last_episode; /* the last episode it has started; 0: none */
     char host[64];
+    int64_t still_ns; /* since it last started or finished anything of ours, by its own clock;
+                              -1: not known */
+    sfab_doing doing;
+    int waits_for; /* SFAB_DOING_WAITING: the rank it waits for; -1: none in particular */
 } sfab_late;
 
 /* Who has not arrived at the episode that is under way (or, with none under way, at the last one

@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* Head (2 lines) and scratch (64 words) of a rank's arena; the blocks of groups follow. */
-enum { LINE = 64, ARENA_FIXED_BYTES = 2 * LINE + 64 * 8 };
+enum { LINE = 64, ARENA_FIXED_BYTES = 3 * LINE + 64 * 8 };
 
 struct shape {
     uint64_t rounds, messages; /* of a dissemination of radix k among n */

@@ -64,8 +64,10 @@ static void on_message(void *arg, uint32_t src, uint16_t channel, const uint8_t 
     pthread_mutex_unlock(&seat->lock);
 }
 
-static void on_gone(void *arg, uint32_t rank, enum sfab_boot_gone how, uint64_t goodbye)
+static void on_gone(void *arg, uint32_t rank, enum sfab_boot_gone how, uint64_t goodbye,
+                    const char *why)
 {
+    (void)why;
     struct seat *seat = arg;
     pthread_mutex_lock(&seat->lock);
     seat->gone[rank] = how == SFAB_BOOT_LEFT ? 1 : 2;
