@@ -259,10 +259,12 @@ static int barrier_step(struct sfab_op *op)
 }
 
 /* Who has left in good order may have done its part of this episode first. */
-static bool left_in_time(const struct sfab_barrier *b, const struct sfab_peer *peer)
+static bool left_in_time(const struct sfab_barrier *b, uint32_t member)
 {
+    const struct sfab_peer *peer = &b->op.ctx->peers[sfab_group_member(b->group, member)];
+
     return atomic_load_explicit(&peer->presence, memory_order_acquire) == SFAB_GONE_LEFT &&
-           peer->goodbye >= b->episode;
+           sfab_group_goodbye(b->group, member) >= b->episode;
 }
 
 /* Something has changed. A death is not the end here: what it means, the verdict says. */
@@ -280,7 +282,7 @@ static int barrier_fault(struct sfab_op *op)
         if (i == b->group->me ||
             atomic_load_explicit(&peer->presence, memory_order_acquire) == SFAB_GONE_DIED)
             continue;
-        if (left_in_time(b, peer)) {
+        if (left_in_time(b, i)) {
             if (b->stalled != 0 &&
                 (unreachable || b->stalled == SFAB_ERR_STALE || b->stalled == SFAB_ERR_PEER_DEAD))
                 rc = sfab_ctx_check_present(ctx, rank,

@@ -6,6 +6,8 @@
 #include "fabric/shrink.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,7 +74,7 @@ int sfab_group_open(struct sfab_group *group, uint32_t member)
     if (rc != 0 || group->reach == NULL || group->reach[member].base != 0)
         return rc;
     rc = unpack(group, member, group->ctx->peers[rank].ep);
-    if (rc == SFAB_ERR_PEER_DEAD)
+    if (rc == SFAB_ERR_PEER_DEAD || rc == SFAB_ERR_STALE) /* it is kept as long as its context */
         sfab_peer_accuse(group->ctx, rank, group->ctx->err.text);
     return rc;
 }
@@ -160,6 +162,35 @@ int sfab_group_free(sfab_group *group)
                 group->ctx->rank, group->ctx->host);
     sfab_group_dismantle(group);
     return 0;
+}
+
+/* ---- leaving ----------------------------------------------------------------------------- */
+
+/* "1f2e3d4c5b6a7988:2a ...": groups' ids and episodes, the newest first, as many as there is room for. */
+void sfab_groups_farewell(struct sfab_ctx *ctx)
+{
+    char words[SFAB_BOOT_WHY_MAX] = "";
+    size_t at = 0;
+
+    for (struct sfab_group *group = ctx->groups; group != NULL && at + 36 < sizeof words;
+         group = group->next)
+        if (group != ctx->world)
+            at += (size_t)snprintf(words + at, sizeof words - at, "%" PRIx64 ":%" PRIx64 " ",
+                                   group->id, group->class->episode(group));
+    if (at > 0)
+        ctx->rt->last_words(ctx->boot, words);
+}
+
+uint64_t sfab_group_goodbye(const struct sfab_group *group, uint32_t member)
+{
+    const struct sfab_peer *peer = &group->ctx->peers[sfab_group_member(group, member)];
+    char id[24];
+
+    if (group == group->ctx->world)
+        return peer->goodbye;
+    snprintf(id, sizeof id, "%" PRIx64 ":", group->id);
+    const char *at = peer->why != NULL ? strstr(peer->why, id) : NULL;
+    return at != NULL ? strtoull(at + strlen(id), NULL, 16) : 0;
 }
 
 /* ---- on the control thread --------------------------------------------------------------- */

@@ -97,6 +97,12 @@ void sfab_group_enlist(struct sfab_group *group);
 /* Detaches and frees; NULL is allowed. What peers may still write to stays until the context is closed. */
 void sfab_group_dismantle(struct sfab_group *group);
 
+/* Tells the others, for when this rank leaves, how far it has come in groups other than the world's. */
+void sfab_groups_farewell(struct sfab_ctx *ctx);
+
+/* The last episode that a member that has left in good order had started in the group; 0: not known. */
+uint64_t sfab_group_goodbye(const struct sfab_group *group, uint32_t member);
+
 /* ---- for events.c: CONTROL THREAD --------------------------------------------------------- */
 
 void sfab_groups_died(struct sfab_ctx *ctx, uint32_t rank);

@@ -512,6 +512,7 @@ int sfab_ctx_close(struct sfab_ctx *ctx)
     }
     drain(ctx, timeout_ns);
     if (ctx->boot != NULL) {
+        sfab_groups_farewell(ctx);
         rc = ctx->rt->leave(ctx->boot, sfab_world_episode(ctx), timeout_ns, &ctx->err);
         if (rc != 0)
             sfab_log(SFAB_LOG_WARN, "sfab_close: %s", ctx->err.text);

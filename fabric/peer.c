@@ -92,14 +92,19 @@ bool sfab_peer_unreachable(const struct sfab_ctx *ctx, uint32_t rank)
 bool sfab_peer_dies(struct sfab_ctx *ctx, uint32_t rank)
 {
     static const int64_t news_ns = 250000000;
-    uint64_t since_ns = 0;
-    uint32_t presence;
+    static const uint64_t again_ns =
+        5000000000; /* who opens many stale keys does not wait for each */
+    struct sfab_peer *peer = &ctx->peers[rank];
+    uint64_t since_ns = 0, now = ctx->rt->now_ns(ctx);
+    bool wait = peer->news_awaited_ns == 0 || now - peer->news_awaited_ns >= again_ns;
 
-    do
-        presence =
-            atomic_load_explicit(&ctx->peers[rank].presence, memory_order_acquire); /* GONE */
-    while (presence == SFAB_PRESENT && sfab_ctx_pause(ctx, &since_ns, news_ns) == 0);
-    return presence != SFAB_PRESENT;
+    if (wait)
+        peer->news_awaited_ns = now;
+    /* GONE */
+    while (atomic_load_explicit(&peer->presence, memory_order_acquire) == SFAB_PRESENT)
+        if (!wait || sfab_ctx_pause(ctx, &since_ns, news_ns) != 0)
+            return false;
+    return true;
 }
 
 void sfab_peer_accuse(struct sfab_ctx *ctx, uint32_t rank, const char *text)

@@ -90,7 +90,8 @@ int sfab_rmem_open(sfab_ctx *ctx, int rank, const void *key, size_t key_bytes, s
     rc = open_ways(rmem, &card);
     if (rc != 0) {
         free(rmem);
-        if (rc == SFAB_ERR_PEER_DEAD && sfab_peer_dies(ctx, (uint32_t)rank))
+        if ((rc == SFAB_ERR_PEER_DEAD || rc == SFAB_ERR_STALE) &&
+            sfab_peer_dies(ctx, (uint32_t)rank))
             rc = sfab_ctx_check_present(ctx, (uint32_t)rank, "sfab_rmem_open");
         return rc;
     }

@@ -52,5 +52,6 @@ const struct sfab_runtime sfab_runtime_process = {.now_ns = now_ns,
                                                   .accuse = sfab_boot_accuse,
                                                   .abort = sfab_boot_abort,
                                                   .watch = sfab_boot_watch,
+                                                  .last_words = sfab_boot_last_words,
                                                   .leave = sfab_boot_leave,
                                                   .close = sfab_boot_close};

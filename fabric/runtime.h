@@ -59,6 +59,7 @@ struct sfab_runtime {
     int (*accuse)(struct sfab_boot *boot, uint32_t rank, const char *text);
     int (*abort)(struct sfab_boot *boot, int code, const char *text);
     int (*watch)(struct sfab_boot *boot, uint32_t rank, uint32_t pid);
+    int (*last_words)(struct sfab_boot *boot, const char *text);
     int (*leave)(struct sfab_boot *boot, uint64_t goodbye, int64_t timeout_ns,
                  struct sfab_err *err);
     void (*close)(struct sfab_boot *boot);

@@ -1,7 +1,6 @@
 /* seg.c - shareable memory on memfd. */
 #include "fabric/seg.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -129,22 +128,6 @@ static bool is_the_one(int fd, uint64_t inode, size_t len_bytes)
            (uint64_t)stat.st_size == (uint64_t)len_bytes;
 }
 
-/* A process that is ending closes its files before anything else tells of its end. */
-static bool has_no_files(uint32_t pid)
-{
-    char path[64];
-
-    snprintf(path, sizeof path, "/proc/%u/fd", pid);
-    DIR *dir = opendir(path);
-    bool any = false;
-
-    for (struct dirent *entry; dir != NULL && !any && (entry = readdir(dir)) != NULL;)
-        any = entry->d_name[0] != '.';
-    if (dir != NULL)
-        closedir(dir);
-    return !any;
-}
-
 int sfab_seg_map(uint32_t pid, int fd, uint64_t inode, size_t len_bytes, void **addr,
                  struct sfab_err *err)
 {
@@ -155,13 +138,11 @@ int sfab_seg_map(uint32_t pid, int fd, uint64_t inode, size_t len_bytes, void **
     if (mine < 0) {
         int code = errno;
 
-        if (code == ENOENT && has_no_files(pid))
-            return sfab_fail(err, SFAB_ERR_PEER_DEAD, "process %u has ended", pid);
         return sfab_fail(err, code == ENOENT ? SFAB_ERR_STALE : -code,
                          "cannot open the shared memory of process %u (%s: %s): %s", pid, path,
                          sfab_errno_text(code),
                          code == ENOENT
-                             ? "it has freed it"
+                             ? "it has ended or has freed it"
                              : "ranks of a node must run as one user and see each other in "
                                "/proc; else give them different SFAB_NODE values");
     }

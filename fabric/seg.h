@@ -16,7 +16,7 @@ void sfab_seg_foreign(void *addr, size_t len_bytes, struct sfab_seg *out);
 void sfab_seg_destroy(struct sfab_seg *seg);
 
 /* Maps another process's segment, as named in a key: SFAB_ERR_STALE where it is no longer there or is
- * not the one that was meant, SFAB_ERR_PEER_DEAD where the process has ended. */
+ * not the one that was meant. */
 int sfab_seg_map(uint32_t pid, int fd, uint64_t inode, size_t len_bytes, void **addr,
                  struct sfab_err *err);
 /* Where a segment of this very process lies (ranks may be threads of one process); NULL: no such

@@ -91,8 +91,8 @@ struct sfab_boot_blob {
  * must not call sfab_boot_allgather or sfab_boot_leave. sfab_boot_send is fine. */
 struct sfab_boot_events {
     void (*message)(void *arg, uint32_t src, uint16_t channel, const uint8_t *data, size_t len);
-    /* goodbye: what the leaver said in sfab_boot_leave (0 when it died). why: what was seen of a
-     * death ("" where that was only its connection's end). rank may be this one: the others have
+    /* goodbye: what the leaver said in sfab_boot_leave (0 when it died). why: its last words, or what was
+     * seen of a death ("" where that was only its connection's end). rank may be this one: the others have
      * given it up, it is no longer of the job. */
     void (*gone)(void *arg, uint32_t rank, enum sfab_boot_gone how, uint64_t goodbye,
                  const char *why);
@@ -177,6 +177,10 @@ int sfab_boot_abort(struct sfab_boot *boot, int code, const char *text);
  * numbers, and tells the server when it ends, whatever became of its connection (a forked child may
  * hold it open). 0; -EOPNOTSUPP where pidfd_open(2) is missing; -ESRCH: no such process. Any thread. */
 int sfab_boot_watch(struct sfab_boot *boot, uint32_t rank, uint32_t pid);
+
+/* What the others' gone() is to say as `why` when this rank leaves (printable; cut after SFAB_BOOT_WHY_MAX - 1
+ * bytes). Errors as sfab_boot_send. */
+int sfab_boot_last_words(struct sfab_boot *boot, const char *text);
 
 /* Says goodbye (the others' gone() hears of it, with the value), then waits until all others have
  * left or died, at most timeout_ns: -ETIMEDOUT, *err naming those still in (may be called again).

@@ -58,6 +58,10 @@ static void boot_free(struct sfab_boot *boot)
     pthread_cond_destroy(&boot->changed);
     pthread_mutex_destroy(&boot->lock);
     sfab_boot_unwatch(boot);
+    for (uint32_t i = 0; boot->whys != NULL && i < boot->size; i++) {
+        free(boot->whys[i]);
+    }
+    free(boot->whys);
     free(boot->gone);
     free(boot);
 }
@@ -79,7 +83,6 @@ static struct sfab_boot *boot_new(const struct sfab_boot_config *config,
     boot->size = config->size;
     boot->stream.fd = -1;
     boot->heartbeat_timeout_ns = config->heartbeat_timeout_ns;
-    boot->why_rank = UINT32_MAX;
     if (events != NULL) {
         boot->events = *events;
     }
@@ -89,7 +92,8 @@ static struct sfab_boot *boot_new(const struct sfab_boot_config *config,
              config->own_host != NULL ? " " : "", config->own_host != NULL ? config->own_host : "");
     boot->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     boot->gone = calloc(config->size, 1);
-    if (boot->wake_fd < 0 || boot->gone == NULL) {
+    boot->whys = calloc(config->size, sizeof(*boot->whys));
+    if (boot->wake_fd < 0 || boot->gone == NULL || boot->whys == NULL) {
         boot_free(boot);
         return NULL;
     }

@@ -75,6 +75,11 @@ int sfab_boot_accuse(struct sfab_boot *boot, uint32_t rank, const char *text)
     return say_of(boot, SFAB_FRAME_ACCUSE, rank, text);
 }
 
+int sfab_boot_last_words(struct sfab_boot *boot, const char *text)
+{
+    return say_of(boot, SFAB_FRAME_WORDS, boot->rank, text);
+}
+
 int sfab_boot_abort(struct sfab_boot *boot, int code, const char *text)
 {
     struct sfab_verdict verdict = {.code = code};
@@ -191,9 +196,11 @@ static int why_frame(struct sfab_boot *boot, const struct sfab_frame *frame)
         word.rank >= boot->size) {
         return -EPROTO;
     }
-    boot->why_rank = word.rank;
-    sfab_frame_get_text(&word, boot->why, sizeof boot->why);
-    return 0;
+    char text[SFAB_BOOT_WHY_MAX];
+    sfab_frame_get_text(&word, text, sizeof text);
+    free(boot->whys[word.rank]);
+    boot->whys[word.rank] = strdup(text);
+    return boot->whys[word.rank] != NULL ? 0 : -ENOMEM;
 }
 
 int sfab_boot_fail_frame(struct sfab_boot *boot, const struct sfab_frame *frame)

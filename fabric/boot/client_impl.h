@@ -59,8 +59,7 @@ struct sfab_boot {
     size_t watch_count;
 
     /* the control thread's */
-    uint32_t why_rank; /* of whom the text below is; the news follows */
-    char why[SFAB_BOOT_WHY_MAX];
+    char **whys; /* by rank: what its departure's news will say; NULL: nothing */
     uint64_t heartbeat_timeout_ns;
     uint64_t heard_ns; /* when the server last sent anything */
     uint64_t beat_ns;  /* when the first beat since then was sent; 0: none */

@@ -39,7 +39,8 @@ static int one_gone(struct sfab_boot *boot, const struct sfab_gone *gone)
     }
     if (boot->events.gone != NULL) {
         boot->events.gone(boot->events.arg, gone->rank, (enum sfab_boot_gone)gone->how,
-                          gone->goodbye, gone->rank == boot->why_rank ? boot->why : "");
+                          gone->goodbye,
+                          boot->whys[gone->rank] != NULL ? boot->whys[gone->rank] : "");
     }
     if (gone->rank == boot->rank) {
         return 0; /* the others have given this one up: the connection ends next */

@@ -56,7 +56,8 @@ enum sfab_frame_type {
     SFAB_FRAME_SURVEY_MISSING, /* a verdict, its code without meaning */
     SFAB_FRAME_ACCUSE,         /* as SEND, channel 0, data: a text */
     SFAB_FRAME_DEAD,           /* the same: its process was seen to end */
-    SFAB_FRAME_WHY,            /* the same: what was seen of a death that a GONE will tell */
+    SFAB_FRAME_WORDS,          /* the same, of itself: what is to be told when it leaves */
+    SFAB_FRAME_WHY,            /* the same: what was seen of a departure that a GONE will tell */
     SFAB_FRAME_ABORT,          /* a verdict, its tag without meaning */
     SFAB_FRAME_ABORTED,        /* a verdict, its tag the rank that aborted */
     SFAB_FRAME_BEAT,           /* nothing: something for the other host to acknowledge */

@@ -172,6 +172,8 @@ static void member_frame(struct sfab_boot_server *server, struct sfab_conn *conn
         sfab_fail_accuse(server, conn, frame);
     } else if (frame->type == SFAB_FRAME_DEAD && running) {
         sfab_fail_dead(server, conn, frame);
+    } else if (frame->type == SFAB_FRAME_WORDS && running && in) {
+        sfab_fail_words(server, conn, frame);
     } else if (frame->type == SFAB_FRAME_ABORT && running) {
         sfab_fail_abort(server, conn, frame);
     } else if (frame->type == SFAB_FRAME_BEAT) {

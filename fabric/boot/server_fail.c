@@ -79,6 +79,16 @@ void sfab_fail_dead(struct sfab_boot_server *server, struct sfab_conn *conn,
     }
 }
 
+void sfab_fail_words(struct sfab_boot_server *server, struct sfab_conn *conn,
+                     const struct sfab_frame *frame)
+{
+    uint32_t rank;
+    char words[SFAB_BOOT_WHY_MAX];
+    if (get_word(server, conn, frame, &rank, words) && rank == conn->rank) {
+        snprintf(server->ranks[rank].why, sizeof server->ranks[rank].why, "%s", words);
+    }
+}
+
 /* ---- accusations ------------------------------------------------------------------------- */
 
 static bool is_in(const struct sfab_boot_server *server, uint32_t rank)

@@ -65,7 +65,7 @@ struct sfab_rank {
     enum sfab_rank_state state;
     struct sfab_conn *conn; /* NULL once closed */
     char host[SFAB_FRAME_HOST_CAP];
-    char why[SFAB_BOOT_WHY_MAX]; /* what was seen of its death */
+    char why[SFAB_BOOT_WHY_MAX]; /* its last words, or what was seen of its death */
 };
 
 /* by says that against cannot be reached. */
@@ -227,6 +227,8 @@ void sfab_fail_accuse(struct sfab_boot_server *server, struct sfab_conn *conn,
                       const struct sfab_frame *frame);
 void sfab_fail_dead(struct sfab_boot_server *server, struct sfab_conn *conn,
                     const struct sfab_frame *frame);
+void sfab_fail_words(struct sfab_boot_server *server, struct sfab_conn *conn,
+                     const struct sfab_frame *frame);
 void sfab_fail_abort(struct sfab_boot_server *server, struct sfab_conn *conn,
                      const struct sfab_frame *frame);
 /* The job has begun: an abort that came before is told. */
