@@ -18,8 +18,8 @@ struct seen {
 _Static_assert(sizeof(struct seen) == WORDS * sizeof(uint64_t), "as in the scratch words");
 
 static const int64_t patience_ns = 250000000;
-/* Between two looks at a beat that stand for a stopped process. */
-static const int64_t beats_ns = 5 * (int64_t)SFAB_BEAT_NS / 2;
+/* A process whose beat is so old does not run. */
+static const uint64_t beats_ns = 5 * SFAB_BEAT_NS / 2;
 
 struct search {
     struct sfab_barrier *b;
@@ -28,10 +28,22 @@ struct search {
     int may_connect; /* network connections that may still be made for this search */
     uint64_t since_ns;
     uint64_t beats[BATCH]; /* of the first late ones */
+    bool abroad;           /* one of them is on another host, whose clock is not ours */
 };
+
+static bool on_this_host(const struct sfab_ctx *ctx, uint32_t rank)
+{
+    return ctx->peers[rank].node == ctx->peers[ctx->rank].node;
+}
 
 static void note(struct search *s, uint32_t rank, const struct seen *seen)
 {
+    struct sfab_ctx *ctx = s->b->op.ctx;
+    bool here = on_this_host(ctx, rank);
+    uint64_t now = ctx->rt->now_ns(ctx);
+    uint64_t age_ns = seen != NULL && here && now > seen->beat ? now - seen->beat : 0;
+
+    s->abroad = s->abroad || !here;
     if (s->count < s->cap) {
         struct sfab_late *late = &s->late[s->count];
 
@@ -39,10 +51,12 @@ static void note(struct search *s, uint32_t rank, const struct seen *seen)
         if (seen != NULL) {
             late->episode_known = 1;
             late->last_episode = sfab_word_episode(seen->arrived);
-            late->still_ns = (int64_t)seen->still_ns;
+            late->still_ns = (int64_t)(seen->still_ns + age_ns);
             late->doing = seen->doing >= SFAB_AT_WAIT ? SFAB_DOING_WAITING : SFAB_DOING_COMPUTING;
             if (seen->doing > SFAB_AT_WAIT)
                 late->waits_for = (int)(seen->doing - SFAB_AT_WAIT) - 1;
+            if (age_ns >= beats_ns)
+                late->doing = SFAB_DOING_STOPPED;
         }
         snprintf(late->host, sizeof late->host, "%s", s->b->op.ctx->identities[rank].host);
     }
@@ -154,7 +168,8 @@ static void look_at_batch(struct search *s, uint32_t first, uint32_t end)
     }
 }
 
-/* A second look at the first late ones, some beats later: a process that does not run has had none. */
+/* A second look at the first late ones of other hosts, some beats later: a process that does not run has
+ * had none. */
 static void find_stopped(struct search *s)
 {
     struct sfab_ctx *ctx = s->b->op.ctx;
@@ -162,16 +177,18 @@ static void find_stopped(struct search *s)
     int shown = s->count < s->cap ? s->count : s->cap;
     bool asked[BATCH];
 
-    while (sfab_ctx_pause(ctx, &s->since_ns, beats_ns) == 0)
+    while (sfab_ctx_pause(ctx, &s->since_ns, (int64_t)beats_ns) == 0)
         ;
     shown = shown < BATCH ? shown : BATCH;
     s->since_ns = 0;
     for (int i = 0; i < shown; i++)
-        asked[i] = s->late[i].episode_known != 0 &&
+        asked[i] = s->late[i].episode_known != 0 && !on_this_host(ctx, (uint32_t)s->late[i].rank) &&
                    get_status(s, &ctx->peers[s->late[i].rank], &seen[i]) == 0;
     for (int i = 0; i < shown; i++)
-        if (asked[i] && answered(s, (uint32_t)s->late[i].rank) && seen[i].beat == s->beats[i])
+        if (asked[i] && answered(s, (uint32_t)s->late[i].rank) && seen[i].beat == s->beats[i]) {
             s->late[i].doing = SFAB_DOING_STOPPED;
+            s->late[i].still_ns += (int64_t)beats_ns;
+        }
 }
 
 int sfab_barrier_find_late(struct sfab_barrier *b, bool patiently, struct sfab_late *late, int cap,
@@ -184,7 +201,7 @@ int sfab_barrier_find_late(struct sfab_barrier *b, bool patiently, struct sfab_l
 
         look_at_batch(&s, first, end);
     }
-    if (patiently && s.count > 0)
+    if (patiently && s.abroad)
         find_stopped(&s);
     *count = s.count;
     return 0;

@@ -32,7 +32,7 @@ struct sfab_arena_doorbell {
 /* What the rank is at, for those that wait for it: the beat by its control thread, which runs while the
  * process does, whatever its owner thread is doing. */
 struct sfab_arena_status {
-    _Atomic uint64_t beat; /* grows by one every SFAB_BEAT_NS */
+    _Atomic uint64_t beat; /* its host's monotonic clock, at least every SFAB_BEAT_NS */
     _Atomic uint64_t
         still_ns; /* at the last beat: since it last started or finished an episode, or began
                                   or ended a wait */
@@ -42,7 +42,7 @@ struct sfab_arena_status {
     uint64_t pad[5];
 };
 
-#define SFAB_BEAT_NS    UINT64_C(250000000)
+#define SFAB_BEAT_NS    UINT64_C(150000000)
 #define SFAB_AT_COMPUTE UINT64_C(0)
 #define SFAB_AT_WAIT    (UINT64_C(1) << 32)
 

@@ -214,6 +214,7 @@ static int make_arena(struct sfab_ctx *ctx)
                                       .rank = ctx->rank,
                                       .size = ctx->size,
                                       .pid = ctx->identities[ctx->rank].pid};
+    atomic_store_explicit(&head->status.beat, ctx->rt->now_ns(ctx), memory_order_relaxed);
     ctx->scratch = (uint64_t *)(void *)((char *)ctx->arena.addr + scratch_offset);
     world->block_offset = block_offset;
     world->block = (char *)ctx->arena.addr + block_offset;

@@ -102,6 +102,7 @@ static int flush_begin(struct sfab_ctx *ctx, int rank, bool listed, struct sfab_
     flush->next_rank = rank == SFAB_ALL_RANKS ? 0 : (uint32_t)rank;
     ctx->counters.flushes++;
     sfab_op_begin(&flush->op, listed);
+    flush->op.waits_for = rank;
     *out = &flush->op;
     return 0;
 }
@@ -206,6 +207,7 @@ static int word_begin(struct sfab_mem *mem, uint64_t offset, uint64_t value, int
     word->offset_bytes = offset;
     sfab_op_begin(&word->op, listed);
     word->op.watch = word_of(mem, offset);
+    word->op.waits_for = from;
     word->op.watch_value = value;
     *out = &word->op;
     return 0;

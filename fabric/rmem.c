@@ -68,6 +68,18 @@ static int check_card(struct sfab_ctx *ctx, int rank, const void *key, size_t ke
     return 0;
 }
 
+/* What has vanished went with its owner, or its owner has freed it. */
+static int cannot_open(struct sfab_ctx *ctx, uint32_t rank, int code)
+{
+    char name[96], text[SFAB_ERR_TEXT_BYTES / 2];
+
+    if ((code == SFAB_ERR_PEER_DEAD || code == SFAB_ERR_STALE) && sfab_peer_dies(ctx, rank))
+        return sfab_ctx_check_present(ctx, rank, "sfab_rmem_open");
+    snprintf(text, sizeof text, "%.500s", ctx->err.text);
+    return sfab_ctx_fail(ctx, code, "rank %u (%s): sfab_rmem_open: memory of %s: %s", ctx->rank,
+                         ctx->host, sfab_ctx_peer_name(ctx, rank, name, sizeof name), text);
+}
+
 int sfab_rmem_open(sfab_ctx *ctx, int rank, const void *key, size_t key_bytes, sfab_rmem **out)
 {
     struct sfab_key card;
@@ -90,10 +102,7 @@ int sfab_rmem_open(sfab_ctx *ctx, int rank, const void *key, size_t key_bytes, s
     rc = open_ways(rmem, &card);
     if (rc != 0) {
         free(rmem);
-        if ((rc == SFAB_ERR_PEER_DEAD || rc == SFAB_ERR_STALE) &&
-            sfab_peer_dies(ctx, (uint32_t)rank))
-            rc = sfab_ctx_check_present(ctx, (uint32_t)rank, "sfab_rmem_open");
-        return rc;
+        return cannot_open(ctx, (uint32_t)rank, rc);
     }
     rmem->magic = SFAB_RMEM_MAGIC;
     rmem->next = ctx->rmems;

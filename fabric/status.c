@@ -20,6 +20,6 @@ uint64_t sfab_status_tick(struct sfab_ctx *ctx)
         ctx->moved_at_ns = now;
     }
     atomic_store_explicit(&status->still_ns, now - ctx->moved_at_ns, memory_order_relaxed);
-    atomic_fetch_add_explicit(&status->beat, 1, memory_order_relaxed);
+    atomic_store_explicit(&status->beat, now, memory_order_relaxed);
     return SFAB_BEAT_NS;
 }

@@ -4,6 +4,7 @@ import re
 import jobs
 
 PEER_DEAD = -1024
+STALE = -1026
 PREFIX = re.compile(r"^rank \d+ \([^)]*\): ")
 NAMED = re.compile(r"\branks? (\d+)")
 
@@ -69,6 +70,9 @@ def judge(job, victims, hung, may_end_before=False):
         wrong += [f"rank {rank.number}: {e['text']} (turn {e['turn']})" for e in rank.all("wrong")]
         for event in rank.all("op_failed"):
             where = f"rank {rank.number}'s {event['op']}"
+            if event["code"] == STALE and any(f"memory of rank {n} " in event["text"]
+                                              for n in set(range(len(job.ranks))) - victims):
+                continue  # a survivor that had heard of the death first has freed it: its right
             if event["code"] != PEER_DEAD:
                 wrong.append(f"{where} ended with {event['code']}: {event['text']}")
             else:
