@@ -8,7 +8,8 @@
 #include <errno.h>
 #include <stdio.h>
 
-static void look_at(struct sfab_ctx *ctx, uint32_t rank, struct sfab_ep *ep, uint64_t now_ns)
+static void look_at(struct sfab_ctx *ctx, uint32_t rank, struct sfab_ep *ep, uint64_t now_ns,
+                    bool first)
 {
     struct sfab_peer *peer = &ctx->peers[rank];
     uint64_t timeout_ns = (uint64_t)ctx->config.heartbeat_ms * 1000000;
@@ -16,7 +17,7 @@ static void look_at(struct sfab_ctx *ctx, uint32_t rank, struct sfab_ep *ep, uin
 
     if (ep->ops->flush(ep) != -EAGAIN) {
         peer->unanswered_ns = 0;
-    } else if (peer->unanswered_ns == 0) {
+    } else if (first || peer->unanswered_ns == 0) {
         peer->unanswered_ns = now_ns;
     } else if (now_ns - peer->unanswered_ns >= timeout_ns) {
         snprintf(text, sizeof text, "what was sent over %s was not acknowledged for %.1f s",
@@ -25,7 +26,7 @@ static void look_at(struct sfab_ctx *ctx, uint32_t rank, struct sfab_ep *ep, uin
     }
 }
 
-void sfab_suspect_look(struct sfab_ctx *ctx, uint64_t now_ns)
+void sfab_suspect_look(struct sfab_ctx *ctx, uint64_t now_ns, bool first)
 {
     for (uint32_t tp = 0; tp < ctx->tp_count; tp++) {
         if ((ctx->tps[tp]->caps.flags & SFAB_CAP_MAP) != 0)
@@ -37,7 +38,7 @@ void sfab_suspect_look(struct sfab_ctx *ctx, uint64_t now_ns)
                 atomic_load_explicit(&ep->state, memory_order_acquire) == SFAB_EP_READY &&
                 atomic_load_explicit(&ctx->peers[rank].presence, memory_order_acquire) ==
                     SFAB_PRESENT)
-                look_at(ctx, rank, ep, now_ns);
+                look_at(ctx, rank, ep, now_ns, first);
         }
     }
 }

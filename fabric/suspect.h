@@ -7,7 +7,8 @@
 #define SFAB_SUSPECT_NS UINT64_C(250000000) /* a wait so long begins to look, and looks so often */
 
 /* Looks at every connection over a network: what was sent on it and is not acknowledged for the
- * heartbeat's timeout is an accusation. Owner thread, cold: linear in ranks. */
-void sfab_suspect_look(struct sfab_ctx *ctx, uint64_t now_ns);
+ * heartbeat's timeout is an accusation. first: of this wait, in which nothing more is sent; what was seen in
+ * earlier ones does not count. Owner thread, cold: linear in ranks. */
+void sfab_suspect_look(struct sfab_ctx *ctx, uint64_t now_ns, bool first);
 
 #endif

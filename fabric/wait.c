@@ -59,7 +59,7 @@ __attribute__((noinline)) static int drive_slowly(struct sfab_op *op, int64_t ti
             sfab_status_waits(ctx, told = op->waits_for);
         waited = ctx->rt->now_ns(ctx) - start;
         if (waited >= suspect_at) {
-            sfab_suspect_look(ctx, start + waited);
+            sfab_suspect_look(ctx, start + waited, suspect_at == SFAB_SUSPECT_NS);
             suspect_at = waited + SFAB_SUSPECT_NS;
         }
         if (timeout_ns >= 0 && waited >= (uint64_t)timeout_ns) {

@@ -163,8 +163,7 @@ static void end_hearing(struct sfab_boot_server *server)
         }
     }
     if (guilty != NULL) {
-        snprintf(why, sizeof why, "%s cannot reach it: %s",
-                 sfab_route_name(server, guilty->by, who, sizeof who), guilty->text);
+        snprintf(why, sizeof why, "%zu of the others cannot reach it: %s", most, guilty->text);
         sfab_log(SFAB_LOG_WARN, "%s is given up: %s",
                  sfab_route_name(server, guilty->against, who, sizeof who), why);
         sfab_fail_died(server, guilty->against, why);
