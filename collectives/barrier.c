@@ -80,6 +80,21 @@ static uint64_t episode(const struct sfab_group *group)
     return group->state != NULL ? sfab_barrier_of(group)->episode : 0;
 }
 
+_Static_assert(SFAB_FAREWELL_WORDS == SFAB_REDUCE_WORDS_MAX, "a result fits");
+
+static void farewell(const struct sfab_group *group, struct sfab_farewell *out)
+{
+    const struct sfab_barrier *b = sfab_barrier_of(group);
+
+    *out = (struct sfab_farewell){.started = b->episode,
+                                  .done = atomic_load_explicit(&b->done, memory_order_relaxed)};
+    /* Of an episode before the one under way it is not remembered whether it was a reduction. */
+    if (out->done > 0 && (b->count > 0 || out->done != out->started)) {
+        out->count = SFAB_REDUCE_WORDS_MAX;
+        memcpy(out->words, b->results[out->done & 1], sizeof out->words);
+    }
+}
+
 /* CONTROL THREAD */
 static uint64_t moves(const struct sfab_group *group)
 {
@@ -93,6 +108,7 @@ const struct sfab_group_class sfab_barrier_group_class = {.block_bytes = block_b
                                                           .attach = attach,
                                                           .detach = detach,
                                                           .episode = episode,
+                                                          .farewell = farewell,
                                                           .died = sfab_verdict_died,
                                                           .interrupt = sfab_verdict_interrupt,
                                                           .surveyed = sfab_verdict_surveyed,
@@ -122,7 +138,7 @@ void sfab_barrier_mismatch(struct sfab_barrier *b, uint32_t member, uint8_t tag)
 static int break_group(struct sfab_barrier *b, int code)
 {
     b->broken = code;
-    snprintf(b->broken_text, sizeof b->broken_text, "%.511s", b->op.ctx->err.text);
+    snprintf(b->broken_text, sizeof b->broken_text, "%s", b->op.ctx->err.text);
     sfab_verdict_idle(b);
     return code;
 }
@@ -249,7 +265,7 @@ static int barrier_step(struct sfab_op *op)
     struct sfab_barrier *b = (struct sfab_barrier *)op;
 
     if (SFAB_UNLIKELY(b->finished))
-        return b->result;
+        return b->result == 0 ? 0 : sfab_ctx_fail(op->ctx, b->result, "%s", b->broken_text);
     int rc = SFAB_UNLIKELY(b->frozen) ? sfab_verdict_step(b) : step_by_messages(b);
     if (rc != SFAB_INPROGRESS)
         return finish(b, rc);
@@ -262,9 +278,12 @@ static int barrier_step(struct sfab_op *op)
 static bool left_in_time(const struct sfab_barrier *b, uint32_t member)
 {
     const struct sfab_peer *peer = &b->op.ctx->peers[sfab_group_member(b->group, member)];
+    struct sfab_farewell was;
 
-    return atomic_load_explicit(&peer->presence, memory_order_acquire) == SFAB_GONE_LEFT &&
-           sfab_group_goodbye(b->group, member) >= b->episode;
+    if (atomic_load_explicit(&peer->presence, memory_order_acquire) != SFAB_GONE_LEFT) /* GONE */
+        return false;
+    sfab_group_goodbye(b->group, member, &was);
+    return was.started >= b->episode;
 }
 
 /* Something has changed. A death is not the end here: what it means, the verdict says. */

@@ -102,7 +102,7 @@ struct sfab_barrier {
     struct sfab_agreement *verdict;
 
     int broken; /* a code: the group can run no barrier any more; why: in the text */
-    char broken_text[512];
+    char broken_text[SFAB_ERR_TEXT_BYTES];
     char reason[192]; /* of the choice of algorithm */
     uint32_t radix;
     struct sfab_barrier_layout layout;

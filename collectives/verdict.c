@@ -3,8 +3,8 @@
  * The last messages of a member that died may have reached some and not others, so that some could
  * finish the episode and others never. Therefore each member, once it has heard of the death, brings to a
  * survey (fabric/boot/boot.h: one table, the same for all that are in it) the last episode that it has
- * finished with success, and from then on finishes none by messages. C, the largest in the table, is
- * what somebody has seen done: all members had entered it, so all do as if they had finished it (a
+ * finished with success, and from then on finishes none by messages; who leaves says it in its last
+ * words. C, the largest of them, is what somebody has seen done: all members had entered it, so all do as if they had finished it (a
  * reduction's result is in the table too); what is later has failed everywhere.
  *
  * Who brings it? A member that computes cannot be asked to, so its control thread does when no episode
@@ -170,6 +170,20 @@ static void count_in(struct sfab_agreement *v, const struct sfab_boot_blob *blob
     }
 }
 
+/* Who has left in good order brings nothing more, but its last words count: somebody may have relied on
+ * what it has seen done. */
+static void count_in_leaver(struct sfab_barrier *b, uint32_t member)
+{
+    struct sfab_agreement *v = b->verdict;
+    struct sfab_farewell was;
+
+    sfab_group_goodbye(b->group, member, &was);
+    if (was.done < v->done || (was.done == v->done && was.count == 0))
+        return;
+    v->done = was.done;
+    memcpy(v->result, was.words, sizeof v->result);
+}
+
 void sfab_verdict_surveyed(struct sfab_group *group, const struct sfab_boot_blob *table,
                            uint32_t count)
 {
@@ -190,6 +204,8 @@ void sfab_verdict_surveyed(struct sfab_group *group, const struct sfab_boot_blob
     for (uint32_t i = 0; i < count; i++)
         if (table[i].data != NULL)
             count_in(v, &table[i]);
+        else if (i != b->group->me && !died(b, i))
+            count_in_leaver(b, i);
     /* VERDICT: everything before. */
     atomic_store_explicit(&v->known, 1, memory_order_release);
 }

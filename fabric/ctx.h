@@ -90,6 +90,7 @@ struct sfab_ctx {
     _Atomic uint32_t deaths;     /* ranks that have died so far */
     struct sfab_group *groups;   /* every group, the world's too */
     uint64_t moves_seen, doing_seen, moved_at_ns; /* status.c's, on the control thread */
+    uint64_t suspect_began_ns, suspect_next_ns;   /* suspect.c's */
     uint64_t missing_tag; /* missing.c's question; under groups_lock, as is the answer */
     char missing_text[SFAB_MISSING_TEXT_BYTES];
     struct sfab_identity *identities; /* of every rank */

@@ -166,31 +166,71 @@ int sfab_group_free(sfab_group *group)
 
 /* ---- leaving ----------------------------------------------------------------------------- */
 
-/* "1f2e3d4c5b6a7988:2a ...": groups' ids and episodes, the newest first, as many as there is room for. */
+/* One group's part of the last words: "ID:STARTED:DONE" and, if it fits, ",WORD" for each; in hexadecimal. */
+static size_t put_farewell(const struct sfab_group *group, char *text, size_t cap)
+{
+    struct sfab_farewell is = {0};
+    size_t at;
+
+    group->class->farewell(group, &is);
+    at = (size_t)snprintf(text, cap, "%" PRIx64 ":%" PRIx64 ":%" PRIx64, group->id, is.started,
+                          is.done);
+    if (at + is.count * 17 + 1 < cap)
+        for (uint32_t i = 0; i < is.count; i++)
+            at += (size_t)snprintf(text + at, cap - at, ",%" PRIx64, is.words[i]);
+    if (at + 1 >= cap)
+        return 0;
+    text[at] = ' ';
+    return at + 1;
+}
+
+/* The newest group first, as many as there is room for. Of the world's nothing where its goodbye says all. */
 void sfab_groups_farewell(struct sfab_ctx *ctx)
 {
     char words[SFAB_BOOT_WHY_MAX] = "";
-    size_t at = 0;
+    size_t at = 0, more = 1;
 
-    for (struct sfab_group *group = ctx->groups; group != NULL && at + 36 < sizeof words;
-         group = group->next)
-        if (group != ctx->world)
-            at += (size_t)snprintf(words + at, sizeof words - at, "%" PRIx64 ":%" PRIx64 " ",
-                                   group->id, group->class->episode(group));
+    for (struct sfab_group *group = ctx->groups; group != NULL && more > 0; group = group->next) {
+        struct sfab_farewell is = {0};
+
+        group->class->farewell(group, &is);
+        if (group == ctx->world && is.count == 0 && is.started == is.done)
+            continue;
+        more = put_farewell(group, words + at, sizeof words - at);
+        at += more;
+        words[at] = '\0';
+    }
     if (at > 0)
         ctx->rt->last_words(ctx->boot, words);
 }
 
-uint64_t sfab_group_goodbye(const struct sfab_group *group, uint32_t member)
+/* What a peer says of itself: taken as far as it can be read. */
+static void get_farewell(const char *text, struct sfab_farewell *out)
+{
+    char *end;
+
+    out->started = strtoull(text, &end, 16);
+    out->done = *end == ':' ? strtoull(end + 1, &end, 16) : 0;
+    while (*end == ',' && out->count < SFAB_FAREWELL_WORDS)
+        out->words[out->count++] = strtoull(end + 1, &end, 16);
+}
+
+void sfab_group_goodbye(const struct sfab_group *group, uint32_t member, struct sfab_farewell *out)
 {
     const struct sfab_peer *peer = &group->ctx->peers[sfab_group_member(group, member)];
     char id[24];
+    size_t len = (size_t)snprintf(id, sizeof id, "%" PRIx64 ":", group->id);
+    const char *at = peer->why != NULL ? peer->why : "";
 
-    if (group == group->ctx->world)
-        return peer->goodbye;
-    snprintf(id, sizeof id, "%" PRIx64 ":", group->id);
-    const char *at = peer->why != NULL ? strstr(peer->why, id) : NULL;
-    return at != NULL ? strtoull(at + strlen(id), NULL, 16) : 0;
+    *out = (struct sfab_farewell){0};
+    while (*at != '\0' && strncmp(at, id, len) != 0) {
+        at += strcspn(at, " ");
+        at += *at == ' ';
+    }
+    if (*at != '\0')
+        get_farewell(at + len, out);
+    else if (group == group->ctx->world)
+        out->started = out->done = peer->goodbye;
 }
 
 /* ---- on the control thread --------------------------------------------------------------- */

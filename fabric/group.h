@@ -16,6 +16,15 @@
 struct sfab_ctx;
 struct sfab_group;
 
+#define SFAB_FAREWELL_WORDS 8
+
+/* How far a member has come, for those that stay when it leaves. */
+struct sfab_farewell {
+    uint64_t started, done; /* the last episode of each */
+    uint32_t count;         /* words that `done` has brought; 0: none */
+    uint64_t words[SFAB_FAREWELL_WORDS];
+};
+
 /* What a collective needs of a group. */
 struct sfab_group_class {
     /* Bytes of block that member `me` of `size` needs: known before anything is connected. */
@@ -25,6 +34,9 @@ struct sfab_group_class {
     void (*detach)(struct sfab_group *group);
     /* The last episode that this member has started. */
     uint64_t (*episode)(const struct sfab_group *group);
+
+    /* This member leaves: how far it has come. */
+    void (*farewell)(const struct sfab_group *group, struct sfab_farewell *out);
 
     /* ---- CONTROL THREAD, under ctx->groups_lock: short, and no waiting ---- */
 
@@ -97,11 +109,11 @@ void sfab_group_enlist(struct sfab_group *group);
 /* Detaches and frees; NULL is allowed. What peers may still write to stays until the context is closed. */
 void sfab_group_dismantle(struct sfab_group *group);
 
-/* Tells the others, for when this rank leaves, how far it has come in groups other than the world's. */
+/* Tells the others, for when this rank leaves, how far it has come in its groups. */
 void sfab_groups_farewell(struct sfab_ctx *ctx);
 
-/* The last episode that a member that has left in good order had started in the group; 0: not known. */
-uint64_t sfab_group_goodbye(const struct sfab_group *group, uint32_t member);
+/* How far a member that has left in good order had come in the group: zeros where that is not known. */
+void sfab_group_goodbye(const struct sfab_group *group, uint32_t member, struct sfab_farewell *out);
 
 /* ---- for events.c: CONTROL THREAD --------------------------------------------------------- */
 

@@ -26,10 +26,18 @@ static void look_at(struct sfab_ctx *ctx, uint32_t rank, struct sfab_ep *ep, uin
     }
 }
 
-void sfab_suspect_look(struct sfab_ctx *ctx, uint64_t now_ns, bool first)
+void sfab_suspect_look(struct sfab_ctx *ctx, uint64_t began_ns, uint64_t now_ns)
 {
+    bool first = ctx->suspect_began_ns != began_ns;
+
+    if (now_ns - began_ns < SFAB_SUSPECT_NS || (!first && now_ns < ctx->suspect_next_ns))
+        return;
+    ctx->suspect_began_ns = began_ns;
+    ctx->suspect_next_ns = now_ns + SFAB_SUSPECT_NS;
     for (uint32_t tp = 0; tp < ctx->tp_count; tp++) {
-        if ((ctx->tps[tp]->caps.flags & SFAB_CAP_MAP) != 0)
+        /* Where a computing peer does not answer, silence says nothing. */
+        if ((ctx->tps[tp]->caps.flags & (SFAB_CAP_MAP | SFAB_CAP_BUSY_READABLE)) !=
+            SFAB_CAP_BUSY_READABLE)
             continue;
         for (uint32_t rank = 0; rank < ctx->size; rank++) {
             struct sfab_ep *ep = atomic_load_explicit(&ctx->eps[tp][rank], memory_order_acquire);

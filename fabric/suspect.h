@@ -6,9 +6,9 @@
 
 #define SFAB_SUSPECT_NS UINT64_C(250000000) /* a wait so long begins to look, and looks so often */
 
-/* Looks at every connection over a network: what was sent on it and is not acknowledged for the
- * heartbeat's timeout is an accusation. first: of this wait, in which nothing more is sent; what was seen in
- * earlier ones does not count. Owner thread, cold: linear in ranks. */
-void sfab_suspect_look(struct sfab_ctx *ctx, uint64_t now_ns, bool first);
+/* Looks at every connection over a network, once in SFAB_SUSPECT_NS of a wait that began at began_ns: what
+ * was sent before it and is not acknowledged for the heartbeat's timeout is an accusation. What was seen in
+ * earlier waits does not count. Owner thread; cold: linear in ranks when it looks. */
+void sfab_suspect_look(struct sfab_ctx *ctx, uint64_t began_ns, uint64_t now_ns);
 
 #endif

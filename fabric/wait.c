@@ -46,7 +46,7 @@ static int look(struct sfab_ctx *ctx, struct sfab_op *op)
 __attribute__((noinline)) static int drive_slowly(struct sfab_op *op, int64_t timeout_ns)
 {
     struct sfab_ctx *ctx = op->ctx;
-    uint64_t start = ctx->rt->now_ns(ctx), waited = 0, suspect_at = SFAB_SUSPECT_NS;
+    uint64_t start = ctx->rt->now_ns(ctx), waited = 0;
     int32_t told = -2;
     int rc;
 
@@ -58,10 +58,7 @@ __attribute__((noinline)) static int drive_slowly(struct sfab_op *op, int64_t ti
         if (op->waits_for != told)
             sfab_status_waits(ctx, told = op->waits_for);
         waited = ctx->rt->now_ns(ctx) - start;
-        if (waited >= suspect_at) {
-            sfab_suspect_look(ctx, start + waited, suspect_at == SFAB_SUSPECT_NS);
-            suspect_at = waited + SFAB_SUSPECT_NS;
-        }
+        sfab_suspect_look(ctx, start, start + waited);
         if (timeout_ns >= 0 && waited >= (uint64_t)timeout_ns) {
             ctx->counters.wait_ns += waited;
             rc = timed_out(op, timeout_ns);
@@ -113,6 +110,7 @@ int sfab_ctx_pause(struct sfab_ctx *ctx, uint64_t *since_ns, int64_t timeout_ns)
     uint64_t waited = now - *since_ns;
     if (timeout_ns >= 0 && waited >= (uint64_t)timeout_ns)
         return -ETIMEDOUT;
+    sfab_suspect_look(ctx, *since_ns, now);
     int rc = sfab_ctx_progress(ctx, NULL);
     if (rc == 0)
         ctx->rt->relax(ctx, NULL, waited,

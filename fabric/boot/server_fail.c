@@ -3,7 +3,7 @@
  *   its connection ends                 server_conn.c finds that
  *   its host acknowledges nothing       a heartbeat (heart.h)
  *   its process was seen to end         by a rank of its node (pidfd), or by the launcher
- *   the others cannot reach it          accusations, heard together for HEARING_NS: of those that are
+ *   the others cannot reach it          accusations (hearing.h): of those that are
  *                                       accused the one that most speak against is given up, since a
  *                                       rank whose own link is down accuses all others
  *
@@ -18,10 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define HEARING_NS      250000000ull
 #define BEAT_DEFAULT_NS 1000000000ull
 #define BEAT_A_RANK_NS  250000ull /* of the interval: what beats may cost is bounded */
-#define ACCUSATIONS_MAX 65536
 
 /* ---- deaths ------------------------------------------------------------------------------ */
 
@@ -104,71 +102,40 @@ void sfab_fail_accuse(struct sfab_boot_server *server, struct sfab_conn *conn,
         !is_in(server, new.against) || !is_in(server, new.by)) {
         return; /* the accused is gone already, which the accuser is told or has been */
     }
-    for (size_t i = 0; i < server->accusation_count; i++) {
-        if (server->accusations[i].by == new.by && server->accusations[i].against == new.against) {
-            return;
-        }
-    }
-    if (server->accusation_count == server->accusation_cap) {
-        size_t cap = server->accusation_cap * 2 + 16;
-        struct sfab_accusation *more =
-            cap <= ACCUSATIONS_MAX ? realloc(server->accusations, cap * sizeof *more) : NULL;
-        if (more == NULL) {
-            return; /* the hearing decides without it */
-        }
-        server->accusations = more;
-        server->accusation_cap = cap;
-    }
-    server->accusations[server->accusation_count++] = new;
+    sfab_hearing_add(&server->hearing, new.by, new.against, new.text);
     if (server->hearing_ends_ns == UINT64_MAX) {
-        server->hearing_ends_ns = sfab_now_ns() + HEARING_NS;
+        server->hearing_ends_ns = sfab_now_ns() + SFAB_HEARING_NS;
     }
 }
 
-static size_t votes_against(const struct sfab_boot_server *server, uint32_t rank)
+static bool court_is_in(void *arg, uint32_t rank)
 {
-    size_t votes = 0;
-    for (size_t i = 0; i < server->accusation_count; i++) {
-        const struct sfab_accusation *a = &server->accusations[i];
-        votes += a->against == rank && is_in(server, a->by) ? 1 : 0;
-    }
-    return votes;
+    return is_in(arg, rank);
 }
 
-/* For equal votes: of a pair whose link is down, one may be off the network altogether. */
-static uint64_t silence_ns(const struct sfab_boot_server *server, uint32_t rank)
+static uint64_t court_silence_ns(void *arg, uint32_t rank)
 {
+    const struct sfab_boot_server *server = arg;
     const struct sfab_conn *conn = server->ranks[rank].conn;
     struct sfab_heart heart;
     if (conn == NULL || !sfab_heart_look(conn->stream.fd, &heart)) {
         return UINT64_MAX;
     }
-    return heart.unacked > 0 && heart.last_ack_ns >= HEARING_NS ? heart.last_ack_ns : 0;
+    return heart.unacked > 0 && heart.last_ack_ns >= SFAB_HEARING_NS ? heart.last_ack_ns : 0;
 }
 
 static void end_hearing(struct sfab_boot_server *server)
 {
-    const struct sfab_accusation *guilty = NULL;
-    size_t most = 0;
-    char why[SFAB_BOOT_WHY_MAX + 96];
+    const struct sfab_hearing_court court = {
+        .is_in = court_is_in, .silence_ns = court_silence_ns, .arg = server};
+    char why[SFAB_HEARING_WHY_MAX];
     char who[96];
-    for (size_t i = 0; i < server->accusation_count; i++) {
-        const struct sfab_accusation *a = &server->accusations[i];
-        size_t votes = is_in(server, a->against) ? votes_against(server, a->against) : 0;
-        if (votes > most ||
-            (votes > 0 && votes == most && a->against != guilty->against &&
-             silence_ns(server, a->against) > silence_ns(server, guilty->against))) {
-            guilty = a;
-            most = votes;
-        }
-    }
-    if (guilty != NULL) {
-        snprintf(why, sizeof why, "%zu of the others cannot reach it: %s", most, guilty->text);
+    uint32_t rank;
+    if (sfab_hearing_judge(&server->hearing, &court, &rank, why, sizeof why)) {
         sfab_log(SFAB_LOG_WARN, "%s is given up: %s",
-                 sfab_route_name(server, guilty->against, who, sizeof who), why);
-        sfab_fail_died(server, guilty->against, why);
+                 sfab_route_name(server, rank, who, sizeof who), why);
+        sfab_fail_died(server, rank, why);
     }
-    server->accusation_count = 0; /* who cannot reach another one either says so again */
     server->hearing_ends_ns = UINT64_MAX;
 }
 
@@ -345,5 +312,5 @@ void sfab_fail_end(struct sfab_boot_server *server)
         next = told->next;
         free(told);
     }
-    free(server->accusations);
+    sfab_hearing_free(&server->hearing);
 }

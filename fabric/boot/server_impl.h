@@ -16,6 +16,7 @@
 #define SFAB_FABRIC_BOOT_SERVER_IMPL_H
 
 #include "fabric/boot/boot.h"
+#include "fabric/boot/hearing.h"
 #include "fabric/boot/stream.h"
 #include "fabric/boot/survey.h"
 
@@ -69,11 +70,6 @@ struct sfab_rank {
 };
 
 /* by says that against cannot be reached. */
-struct sfab_accusation {
-    uint32_t by, against;
-    char text[SFAB_BOOT_WHY_MAX];
-};
-
 /* What other threads of the server's process have told it: under lock. */
 struct sfab_told {
     struct sfab_told *next;
@@ -132,8 +128,7 @@ struct sfab_boot_server {
     size_t gone_count;
 
     struct sfab_surveys surveys;
-    struct sfab_accusation *accusations; /* of the one hearing under way */
-    size_t accusation_count, accusation_cap;
+    struct sfab_hearing hearing;
     uint64_t hearing_ends_ns; /* UINT64_MAX: none */
     uint64_t next_beat_ns;
     bool aborted;
