@@ -274,16 +274,34 @@ static int barrier_step(struct sfab_op *op)
     return rc;
 }
 
-/* Who has left in good order may have done its part of this episode first. */
-static bool left_in_time(const struct sfab_barrier *b, uint32_t member)
+/* Who has left in good order may have done its part of this episode first: *was says how far it had come. */
+static bool left_in_time(const struct sfab_barrier *b, uint32_t member, struct sfab_farewell *was)
 {
     const struct sfab_peer *peer = &b->op.ctx->peers[sfab_group_member(b->group, member)];
-    struct sfab_farewell was;
 
     if (atomic_load_explicit(&peer->presence, memory_order_acquire) != SFAB_GONE_LEFT) /* GONE */
         return false;
-    sfab_group_goodbye(b->group, member, &was);
-    return was.started >= b->episode;
+    sfab_group_goodbye(b->group, member, was);
+    return was->started >= b->episode;
+}
+
+/* A member has left after it had entered the episode. If it has seen it done, it is done, whether or not all
+ * messages come here. If not, what it had sent was there before it left: what is still awaited of it was
+ * lost on the way. 0: others are waited for. */
+static int after_leaver(struct sfab_barrier *b, uint32_t rank, const struct sfab_farewell *was,
+                        bool *done)
+{
+    bool awaited = b->op.watch != NULL && b->op.waits_for == (int32_t)rank;
+    bool lost = b->stalled != 0 && (sfab_peer_unreachable(b->op.ctx, rank) ||
+                                    b->stalled == SFAB_ERR_STALE || b->stalled == SFAB_ERR_PEER_DEAD);
+
+    if (was->done >= b->episode && (b->count == 0 || was->count > 0)) {
+        if (b->count > 0)
+            memcpy(b->acc, was->words, b->count * sizeof b->acc[0]);
+        *done = true;
+        return 0;
+    }
+    return awaited || lost ? sfab_ctx_check_present(b->op.ctx, rank, "the barrier") : 0;
 }
 
 /* Something has changed. A death is not the end here: what it means, the verdict says. */
@@ -291,28 +309,29 @@ static int barrier_fault(struct sfab_op *op)
 {
     struct sfab_barrier *b = (struct sfab_barrier *)op;
     struct sfab_ctx *ctx = op->ctx;
+    struct sfab_farewell was;
+    bool done = false;
     int rc = sfab_ctx_ended(ctx, "the barrier");
 
-    for (uint32_t i = 0; rc == 0 && i < b->group->size; i++) {
+    for (uint32_t i = 0; rc == 0 && !done && i < b->group->size; i++) {
         uint32_t rank = sfab_group_member(b->group, i);
         struct sfab_peer *peer = &ctx->peers[rank];
-        bool unreachable = sfab_peer_unreachable(ctx, rank);
 
         if (i == b->group->me ||
             atomic_load_explicit(&peer->presence, memory_order_acquire) == SFAB_GONE_DIED)
             continue;
-        if (left_in_time(b, i)) {
-            if (b->stalled != 0 &&
-                (unreachable || b->stalled == SFAB_ERR_STALE || b->stalled == SFAB_ERR_PEER_DEAD))
-                rc = sfab_ctx_check_present(ctx, rank,
-                                            "the barrier"); /* it has all it needs; not so we */
-        } else if (unreachable) {
+        if (left_in_time(b, i, &was))
+            rc = b->frozen ? 0 : after_leaver(b, rank, &was, &done);
+        else if (sfab_peer_unreachable(ctx, rank))
             sfab_peer_accuse(ctx, rank, peer->ep->err.text);
-        } else {
+        else
             rc = sfab_ctx_check_present(ctx, rank, "the barrier");
-        }
     }
-    return rc != 0 ? finish(b, rc) : 0;
+    if (rc != 0)
+        return finish(b, rc);
+    if (done)
+        finish(b, 0);
+    return 0;
 }
 
 /* "rank 3 (hostB), last episode 6, last moved 12.3 s ago, computing" */

@@ -51,7 +51,7 @@ __attribute__((noinline)) static int look_at_faults(struct sfab_op *op, uint32_t
     if (rc != 0)
         return rc;
     op->faults_seen = faults;
-    return SFAB_INPROGRESS;
+    return op->class->step(op); /* what is known now may have finished it */
 }
 
 int sfab_op_look(struct sfab_op *op)

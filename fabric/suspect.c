@@ -17,9 +17,14 @@ static void look_at(struct sfab_ctx *ctx, uint32_t rank, struct sfab_ep *ep, uin
 
     if (ep->ops->flush(ep) != -EAGAIN) {
         peer->unanswered_ns = 0;
-    } else if (first || peer->unanswered_ns == 0) {
+        return;
+    }
+    if (first) /* this has only asked: there may be nothing amiss */
+        return;
+    if (peer->unanswered_ns == 0 || now_ns - peer->unanswered_seen_ns >= timeout_ns)
         peer->unanswered_ns = now_ns;
-    } else if (now_ns - peer->unanswered_ns >= timeout_ns) {
+    peer->unanswered_seen_ns = now_ns;
+    if (now_ns - peer->unanswered_ns >= timeout_ns) {
         snprintf(text, sizeof text, "what was sent over %s was not acknowledged for %.1f s",
                  ep->ops->name, (double)(now_ns - peer->unanswered_ns) / 1e9);
         sfab_peer_accuse(ctx, rank, text);

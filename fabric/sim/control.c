@@ -105,6 +105,8 @@ static void to_server(struct sfab_boot *boot, struct sim_message *m)
 
 static void to_rank(struct sim_rank *r, struct sim_message *m)
 {
+    if (m->what != REFUSED) /* whoever is on the connection that has joined */
+        m->life = r->sim->server.life[r->rank];
     sim_push(r->sim, in_order(r->sim, &r->boot.out_at), hear, m, r->rank);
 }
 
@@ -344,6 +346,7 @@ static void serve_join(struct sim *s, struct sim_rank *r)
         return;
     }
     s->server.in[r->rank] = 1;
+    s->server.life[r->rank] = r->life;
     if (++s->server.joined < s->world.ranks)
         return;
     s->server.running = true;
@@ -745,9 +748,10 @@ void sim_control_begin(struct sim *s)
 
     s->server.in = calloc(n, 1);
     s->server.gone = calloc(n, 1);
+    s->server.life = calloc(n, sizeof *s->server.life);
     s->server.words = calloc(n, sizeof *s->server.words);
-    if (s->server.in == NULL || s->server.gone == NULL || s->server.words == NULL ||
-        sfab_surveys_begin(&s->server.surveys, n) != 0)
+    if (s->server.in == NULL || s->server.gone == NULL || s->server.life == NULL ||
+        s->server.words == NULL || sfab_surveys_begin(&s->server.surveys, n) != 0)
         abort();
 }
 
@@ -762,5 +766,6 @@ void sim_control_end(struct sim *s)
     sfab_hearing_free(&s->server.hearing);
     free(s->server.in);
     free(s->server.gone);
+    free(s->server.life);
     free(s->server.words);
 }

@@ -75,6 +75,7 @@ struct sim_server {
     uint32_t joined;
     bool running, aborted;
     uint8_t *in, *gone; /* by rank */
+    uint32_t *life;     /* by rank: of the process that has joined */
     char (*words)[SFAB_BOOT_WHY_MAX];
     struct sfab_surveys surveys;
     struct sfab_hearing hearing;
