@@ -715,11 +715,13 @@ int sim_leave(struct sfab_boot *boot, uint64_t goodbye, int64_t timeout_ns, stru
     m->tag = goodbye;
     boot->left = true;
     to_server(boot, m);
-    while (!all_gone(r) && !(r->sim->server.gone[r->rank] &&
-                             atomic_load_explicit(&r->ctx->peers[r->rank].presence,
-                                                  memory_order_relaxed) != SFAB_PRESENT))
+    while (!all_gone(r)) {
+        if (atomic_load_explicit(&r->ctx->peers[r->rank].presence, memory_order_relaxed) !=
+            SFAB_PRESENT)
+            return sfab_fail(err, -ECONNRESET, "the others have given this rank up (simulated)");
         if (!wait_more(r, since, timeout_ns))
             return sfab_fail(err, -ETIMEDOUT, "others are still in the job (simulated)");
+    }
     return 0;
 }
 

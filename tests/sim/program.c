@@ -353,7 +353,8 @@ void program(uint32_t rank, void *arg)
     oracle_group(me.oracle, rank, me.group);
     steps(&me);
     sim_trace(sim_current(), "rank %u closes", rank);
-    sfab_ctx_close(me.ctx);
+    if (sfab_ctx_close(me.ctx) == -ECONNRESET)
+        oracle_out(me.oracle, rank);
     free(me.of);
 }
 
