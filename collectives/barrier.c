@@ -292,8 +292,9 @@ static int after_leaver(struct sfab_barrier *b, uint32_t rank, const struct sfab
                         bool *done)
 {
     bool awaited = b->op.watch != NULL && b->op.waits_for == (int32_t)rank;
-    bool lost = b->stalled != 0 && (sfab_peer_unreachable(b->op.ctx, rank) ||
-                                    b->stalled == SFAB_ERR_STALE || b->stalled == SFAB_ERR_PEER_DEAD);
+    bool lost =
+        b->stalled != 0 && (sfab_peer_unreachable(b->op.ctx, rank) ||
+                            b->stalled == SFAB_ERR_STALE || b->stalled == SFAB_ERR_PEER_DEAD);
 
     if (was->done >= b->episode && (b->count == 0 || was->count > 0)) {
         if (b->count > 0)

@@ -24,8 +24,8 @@ struct sfab_peer {
     uint64_t news_awaited_ns;  /* when sfab_peer_dies last waited; 0: never */
     uint64_t unanswered_ns; /* since when something sent to it is not acknowledged; 0: nothing is */
     uint64_t unanswered_seen_ns; /* when that was last found */
-    uint32_t accused;       /* 1 + the deaths at which it was last accused from here; 0: never */
-    uint32_t node;          /* index of its node: the lowest rank that lives there */
+    uint32_t accused; /* 1 + the deaths at which it was last accused from here; 0: never */
+    uint32_t node;    /* index of its node: the lowest rank that lives there */
     /* GONE: written by the control thread, values first, then presence with release. */
     uint64_t goodbye;          /* world episodes it had started when it left */
     char *why;                 /* what was seen of its death; NULL: nothing but that */

@@ -859,6 +859,8 @@ static void *shm_map(struct sfab_ep *ep, const struct sfab_raddr *raddr, uint64_
                : NULL;
 }
 
+#pragma GCC diagnostic ignored "-Woverride-init" /* SFAB_TP_DEFAULTS first, then ours */
+
 const struct sfab_tp_ops sim_net_ops = {SFAB_TP_DEFAULTS,
                                         .name = "sim",
                                         .open = net_open,
