@@ -10,10 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NODES_OPTION   256
-#define LABEL_OPTION   257
-#define BIND_OPTION    258
-#define TIMEOUT_OPTION 259
+#define NODES_OPTION    256
+#define LABEL_OPTION    257
+#define BIND_OPTION     258
+#define TIMEOUT_OPTION  259
+#define ON_DEATH_OPTION 260
 
 static const char help_text[] =
     "usage: sfab run -n N [options] [--] PROGRAM [ARGUMENTS]\n"
@@ -29,14 +30,17 @@ static const char help_text[] =
     "                        memory with each other (SFAB_NODE)\n"
     "      --label           put \"[RANK] \" before each line that a rank writes\n"
     "      --bind none|cpu   cpu: pin rank r to the r-th CPU that may be used, round and round\n"
+    "      --on-death HOW    abort: a rank that fails ends the job (default); continue: the others "
+    "are\n"
+    "                        told and go on, for programs that use sfab_group_shrink\n"
     "      --timeout S       end the job after S seconds and say which ranks still ran\n"
     "  -x, --env NAME=VALUE  set a variable for all ranks; may be given many times\n"
     "      --help            this text\n"
     "\n"
     "Exit status: 0 when every rank exits with 0, else that of the first rank that fails (128 + "
     "the\n"
-    "signal's number if one killed it); the other ranks are ended, and it is named. 2: wrong "
-    "usage;\n"
+    "signal's number if one killed it); the other ranks are ended, and it is named. With\n"
+    "--on-death continue 0 when any rank exits with 0. 2: wrong usage;\n"
     "124: timeout; 125: trouble of this command's own; 126, 127: PROGRAM cannot be run, or is not\n"
     "there.\n";
 
@@ -89,6 +93,18 @@ static int parse_bind(const char *text, enum sfab_run_bind *out)
     return 0;
 }
 
+static int parse_on_death(const char *text, enum sfab_run_on_death *out)
+{
+    if (strcmp(text, "abort") == 0) {
+        *out = SFAB_RUN_ABORT;
+    } else if (strcmp(text, "continue") == 0) {
+        *out = SFAB_RUN_CONTINUE;
+    } else {
+        return bad_usage("--on-death takes 'abort' or 'continue', not '%s'", text);
+    }
+    return 0;
+}
+
 /* These differ from rank to rank or must agree with the rendezvous. */
 static int check_env(const char *text)
 {
@@ -126,6 +142,8 @@ static int parse_option(struct parsed *p, int option, const char *argument)
         return 0;
     case BIND_OPTION:
         return parse_bind(argument, &p->options.bind);
+    case ON_DEATH_OPTION:
+        return parse_on_death(argument, &p->options.on_death);
     case TIMEOUT_OPTION:
         return parse_timeout(argument, &p->options.timeout_ns);
     case 'x':
@@ -145,6 +163,7 @@ static int parse(int argc, char **argv, struct parsed *p)
                                             {"label", no_argument, NULL, LABEL_OPTION},
                                             {"bind", required_argument, NULL, BIND_OPTION},
                                             {"timeout", required_argument, NULL, TIMEOUT_OPTION},
+                                            {"on-death", required_argument, NULL, ON_DEATH_OPTION},
                                             {"env", required_argument, NULL, 'x'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};

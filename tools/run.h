@@ -28,19 +28,26 @@ enum sfab_run_bind {
     SFAB_RUN_BIND_CPU /* rank r on the r-th CPU this process may use, round and round */
 };
 
+enum sfab_run_on_death {
+    SFAB_RUN_ABORT,   /* a rank that fails ends the job */
+    SFAB_RUN_CONTINUE /* the others are told, and go on */
+};
+
 struct sfab_run_options {
     const char *name; /* how sentences begin: "sfab run" */
     uint32_t ranks;
     uint32_t nodes; /* pretended ones (SFAB_NODE): at most ranks; 0: none */
     bool label;     /* "[3] " before each line of output */
     enum sfab_run_bind bind;
+    enum sfab_run_on_death on_death;
     int64_t timeout_ns;     /* of the whole job; -1: none */
     const char *const *env; /* "NAME=VALUE" for all ranks, NULL at the end; or NULL */
     char *const *argv;      /* the program and its arguments, NULL at the end */
 };
 
 /* Runs the job. Returns the exit status: 0 when every rank ended with 0, else that of the first
- * rank that failed, which is named on stderr (the others are ended: SIGTERM, after 2 s SIGKILL).
+ * rank that failed, which is named on stderr (the others' waits are aborted; who has not ended then gets
+ * SIGTERM, after 2 s SIGKILL). With SFAB_RUN_CONTINUE 0 when any rank ended with 0.
  * Blocks. No process is left behind. The caller has no other threads. */
 int sfab_run_ranks(const struct sfab_run_options *options);
 

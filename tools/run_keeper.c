@@ -1,6 +1,7 @@
 /* run_keeper.c - the keeper's loop: who ended, who is to end.
  *
- * Life of a job: running; ending (the ranks have had SIGTERM); killing (they have had SIGKILL); and
+ * Life of a job: running; told (a rank has failed, and the others' waits have been aborted: time to say
+ * so); ending (the ranks have had SIGTERM); killing (they have had SIGKILL); and
  * when no rank is left, a sweep over whatever the ranks left behind. Why a job ends is decided
  * once: the first of a failed rank, a timeout, a signal, a vanished launcher. */
 #include "tools/run_impl.h"
@@ -20,13 +21,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define TOLD_NS       250000000ull  /* between the abort and SIGTERM */
 #define GRACE_NS      2000000000ull /* between SIGTERM and SIGKILL */
 #define CAUSE_NS      1000000000ull /* for the rank that went first to end, before another is blamed */
 #define UNKILLABLE_NS 10000000000ull /* then a process hangs in the kernel and we give up */
 #define SECRET_BYTES  32
 #define FILES_SPARE   256
 
-enum phase { RUNNING, ENDING, KILLING };
+enum phase { RUNNING, TOLD, ENDING, KILLING };
 
 struct rank_process {
     pid_t pid;  /* 0: not started */
@@ -53,6 +55,7 @@ struct keeper {
     uint64_t end_by_ns; /* running: the timeout; ending and killing: the next step */
     int signals;        /* signalfd */
     int lifeline;       /* -1: the launcher is gone */
+    bool one_good;      /* a rank has ended with 0 */
     bool impatient;     /* a second signal, or the launcher is gone: no more waiting */
     struct sfab_boot_server *server;
     struct failure suspect;    /* weight 0: none; a failure that may be another's consequence */
@@ -77,6 +80,14 @@ static void begin_killing(struct keeper *k)
     signal_groups(k, SIGKILL);
 }
 
+static void terminate(struct keeper *k)
+{
+    k->phase = ENDING;
+    k->end_by_ns = sfab_deadline_ns(sfab_now_ns(), GRACE_NS);
+    signal_groups(k, SIGTERM);
+    signal_groups(k, SIGCONT); /* a stopped process hears nothing */
+}
+
 /* Decides the job's status; the first decision stands. */
 static void begin_ending(struct keeper *k, int status)
 {
@@ -84,10 +95,19 @@ static void begin_ending(struct keeper *k, int status)
         return;
     }
     k->status = status;
-    k->phase = ENDING;
-    k->end_by_ns = sfab_deadline_ns(sfab_now_ns(), GRACE_NS);
-    signal_groups(k, SIGTERM);
-    signal_groups(k, SIGCONT); /* a stopped process hears nothing */
+    terminate(k);
+}
+
+/* The same for a rank's failure, of which the others' waits are told first. */
+static void begin_aborting(struct keeper *k, int status, const char *text)
+{
+    if (k->phase != RUNNING) {
+        return;
+    }
+    sfab_boot_server_abort(k->server, SFAB_ERR_PEER_DEAD, text);
+    k->status = status;
+    k->phase = TOLD;
+    k->end_by_ns = sfab_deadline_ns(sfab_now_ns(), TOLD_NS);
 }
 
 static bool is_running(const void *arg, uint32_t rank)
@@ -99,7 +119,9 @@ static bool is_running(const void *arg, uint32_t rank)
 /* "; ending the other 7 ranks" */
 static const char *others_text(const struct keeper *k, char *buf, size_t cap)
 {
-    if (k->running == 0) {
+    if (k->options->on_death == SFAB_RUN_CONTINUE && k->running > 0) {
+        snprintf(buf, cap, "; the others go on (%u still run)", k->running);
+    } else if (k->running == 0) {
         buf[0] = '\0';
     } else if (k->running == 1) {
         snprintf(buf, cap, "; ending the other rank");
@@ -119,6 +141,8 @@ static void time_is_over(struct keeper *k)
                      sfab_span_text(span, sizeof span, (uint64_t)k->options->timeout_ns), who,
                      count == 1 ? "it" : "them");
         begin_ending(k, SFAB_RUN_EXIT_TIMEOUT);
+    } else if (k->phase == TOLD) {
+        terminate(k);
     } else if (k->phase == ENDING) {
         begin_killing(k);
     } else {
@@ -189,22 +213,34 @@ static int cannot_start(const struct sfab_run_options *options, int errnum)
     return errnum == ENOENT ? SFAB_RUN_EXIT_ABSENT : SFAB_RUN_EXIT_CANNOT;
 }
 
+/* "was killed by signal 9 (Killed)" */
+static const char *how_it_ended(int wait_status, char *buf, size_t cap)
+{
+    if (WIFSIGNALED(wait_status)) {
+        snprintf(buf, cap, "was killed by signal %d (%s)", WTERMSIG(wait_status),
+                 strsignal(WTERMSIG(wait_status)));
+    } else {
+        snprintf(buf, cap, "exited with status %d", WEXITSTATUS(wait_status));
+    }
+    return buf;
+}
+
 static void tell_failure(struct keeper *k, const struct failure *f)
 {
-    char others[64];
-    others_text(k, others, sizeof others);
+    char others[64], how[96], text[160];
     if (k->ranks[f->rank].exec_errno != 0) {
         begin_ending(k, cannot_start(k->options, k->ranks[f->rank].exec_errno));
-    } else if (WIFSIGNALED(f->wait_status)) {
-        int signum = WTERMSIG(f->wait_status);
-        sfab_run_say(k->options, "rank %u (pid %d) was killed by signal %d (%s)%s", f->rank,
-                     (int)f->pid, signum, strsignal(signum), others);
-        begin_ending(k, 128 + signum);
-    } else {
-        int code = WEXITSTATUS(f->wait_status);
-        sfab_run_say(k->options, "rank %u (pid %d) exited with status %d%s", f->rank, (int)f->pid,
-                     code, others);
-        begin_ending(k, code);
+        return;
+    }
+    how_it_ended(f->wait_status, how, sizeof how);
+    snprintf(text, sizeof text, "rank %u (pid %d) %s", f->rank, (int)f->pid, how);
+    sfab_run_say(k->options, "%s%s", text, others_text(k, others, sizeof others));
+    int status =
+        WIFSIGNALED(f->wait_status) ? 128 + WTERMSIG(f->wait_status) : WEXITSTATUS(f->wait_status);
+    if (k->options->on_death == SFAB_RUN_ABORT) {
+        begin_aborting(k, status, text);
+    } else if (k->status == 0 && !k->one_good) {
+        k->status = status;
     }
 }
 
@@ -218,6 +254,15 @@ static void rank_ended(struct keeper *k, uint32_t rank, struct failure *worst)
     waitpid(p->pid, &wait_status, 0);
     p->ended = true;
     k->running--;
+    if (wait_status == 0) {
+        k->one_good = true;
+        if (k->options->on_death == SFAB_RUN_CONTINUE && k->phase == RUNNING) {
+            k->status = 0;
+        }
+    } else {
+        char how[96];
+        sfab_boot_server_dead(k->server, rank, how_it_ended(wait_status, how, sizeof how));
+    }
     int weight = weight_of(k, rank, wait_status);
     if (weight > worst->weight) {
         *worst = (struct failure){rank, p->pid, wait_status, weight};

@@ -1,12 +1,18 @@
 #!/bin/bash
-# deaths.sh BIN_DIR TEST_DIR - ranks and launchers that die: everybody else is told who it was, and nothing
+# deaths.sh BIN_DIR TEST_DIR EXAMPLE_DIR - ranks and launchers that die: everybody else is told who it was, and nothing
 # is left behind.
-bin=$1 tests=$2
+bin=$1 tests=$2 examples=$3
 . "$(dirname "$0")/../support/expect.sh"
 
 expect 139 "rank 1" "$bin/sfab" run -n 4 "$tests/dying" 1 segv
 expect 137 "rank 2" "$bin/sfab" run -n 4 "$tests/dying" 2 kill
 expect 3 "rank 0" "$bin/sfab" run -n 4 "$tests/dying" 0 exit
+# Before they are ended they hear why; or they go on.
+expect 0 "as one of 3" "$bin/sfab" run -n 4 --on-death continue "$examples/survivor"
+grep -q "rank 1 .* was killed by signal 9 (Killed); the others go on (3 still run)" "$WORK/out" &&
+    report OK "the launcher names the dead and lets the others go on" || { report BAD "the launcher names the dead"; cat "$WORK/out"; }
+expect 3 "rank 1" "$bin/sfab" run -n 4 --on-death continue "$tests/dying" 1 exit
+expect 2 "takes 'abort' or 'continue'" "$bin/sfab" run -n 4 --on-death later "$tests/dying" 1 exit
 # Without a launcher that ends them, the survivors themselves say who is gone.
 for victim in 1 0; do
     port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
