@@ -324,7 +324,7 @@ static int barrier_fault(struct sfab_op *op)
         if (left_in_time(b, i, &was))
             rc = b->frozen ? 0 : after_leaver(b, rank, &was, &done);
         else if (sfab_peer_unreachable(ctx, rank))
-            sfab_peer_accuse(ctx, rank, peer->ep->err.text);
+            sfab_peer_accuse_ep(ctx, peer->ep);
         else
             rc = sfab_ctx_check_present(ctx, rank, "the barrier");
     }

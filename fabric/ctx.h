@@ -192,6 +192,10 @@ bool sfab_peer_unreachable(const struct sfab_ctx *ctx, uint32_t rank);
 /* peer.c: tells the rendezvous, once, that rank cannot be reached and how that was seen. */
 void sfab_peer_accuse(struct sfab_ctx *ctx, uint32_t rank, const char *text);
 
+/* The same for a connection that has failed: of the peer, or, where this side's own device did
+ * (-ENETDOWN), of this rank itself, so that nobody else is given up for it. */
+void sfab_peer_accuse_ep(struct sfab_ctx *ctx, const struct sfab_ep *ep);
+
 /* missing.c: whom the survey `tag` waits for, into text; returns text. Waits a moment for the answer. */
 const char *sfab_ctx_missing(struct sfab_ctx *ctx, uint64_t tag, char *text, size_t cap);
 

@@ -114,10 +114,18 @@ void sfab_peer_accuse(struct sfab_ctx *ctx, uint32_t rank, const char *text)
     /* Once, and once more whenever somebody was given up and it was not this one. */
     uint32_t now = 1 + atomic_load_explicit(&ctx->deaths, memory_order_relaxed);
 
-    if (peer->accused == now || ctx->boot == NULL || rank == ctx->rank)
+    if (peer->accused == now || ctx->boot == NULL)
         return;
     peer->accused = now;
     ctx->rt->accuse(ctx->boot, rank, text); /* a lost rendezvous is an event of its own */
+}
+
+void sfab_peer_accuse_ep(struct sfab_ctx *ctx, const struct sfab_ep *ep)
+{
+    if (ep->err.code == -ENETDOWN)
+        sfab_peer_accuse(ctx, ctx->rank, "its own network device, port or interface has gone down");
+    else
+        sfab_peer_accuse(ctx, ep->peer, ep->err.text);
 }
 
 int sfab_peer_failed(struct sfab_ctx *ctx, struct sfab_ep *ep, int code)
@@ -128,7 +136,7 @@ int sfab_peer_failed(struct sfab_ctx *ctx, struct sfab_ep *ep, int code)
                   ctx->host, ep->ops->name, sfab_ctx_peer_name(ctx, ep->peer, name, sizeof name),
                   ep->err.text[0] != '\0' ? ep->err.text : sfab_errno_text(-code));
     if (is_theirs(ep))
-        sfab_peer_accuse(ctx, ep->peer, ep->err.text);
+        sfab_peer_accuse_ep(ctx, ep);
     return code;
 }
 

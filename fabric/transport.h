@@ -95,7 +95,7 @@ struct sfab_ep {
     uint32_t peer;          /* its rank */
     _Atomic uint32_t state; /* enum sfab_ep_state; READY and FAILED are stored with release, after
                                 what they announce: pair TP-STATE */
-    struct sfab_err err;    /* set before FAILED */
+    struct sfab_err err;    /* set before FAILED; code -ENETDOWN: by this side's own device */
 };
 
 /* ---- a transport ------------------------------------------------------------------------- */

@@ -125,7 +125,10 @@ void sfab_vb_fail_completion(struct sfab_vb_ep *ep, const struct ibv_wc *wc)
 
     if (sfab_vb_state(ep) == SFAB_EP_FAILED)
         return; /* the requests behind the one that failed */
-    sfab_vb_ep_fail(ep, gone ? SFAB_ERR_PEER_DEAD : SFAB_ERR_PROVIDER,
+    /* Its queue pair went down under it, without a word from the network: SoftRoCE's do when the
+     * interface is set down. */
+    int code = wc->status == IBV_WC_LOC_QP_OP_ERR ? -ENETDOWN : SFAB_ERR_PROVIDER;
+    sfab_vb_ep_fail(ep, gone ? SFAB_ERR_PEER_DEAD : code,
                     "an operation towards %s over %s failed: %s (%s, vendor error 0x%x)",
                     sfab_vb_peer(ep, name), tp->port.device,
                     meaning(tp, wc->status, text, sizeof text), ibv_wc_status_str(wc->status),

@@ -2,7 +2,8 @@
  * rendezvous server runs on it, and the simulator.
  *
  * A rank whose own link is down accuses all others, and all others accuse it; so what is said is heard
- * together for SFAB_HEARING_NS, and the one that most speak against is given up. */
+ * together for SFAB_HEARING_NS, and the one that most speak against is given up.
+ * A rank whose own device has failed accuses itself. */
 #ifndef SFAB_FABRIC_BOOT_HEARING_H
 #define SFAB_FABRIC_BOOT_HEARING_H
 

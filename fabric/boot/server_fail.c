@@ -98,8 +98,8 @@ void sfab_fail_accuse(struct sfab_boot_server *server, struct sfab_conn *conn,
                       const struct sfab_frame *frame)
 {
     struct sfab_accusation new = {.by = conn->rank};
-    if (!get_word(server, conn, frame, &new.against, new.text) || new.against == new.by ||
-        !is_in(server, new.against) || !is_in(server, new.by)) {
+    if (!get_word(server, conn, frame, &new.against, new.text) || !is_in(server, new.against) ||
+        !is_in(server, new.by)) {
         return; /* the accused is gone already, which the accuser is told or has been */
     }
     sfab_hearing_add(&server->hearing, new.by, new.against, new.text);

@@ -233,13 +233,6 @@ def blip(place, rng):
                   lambda r: [("ip", "link", "set", f"p{r}", "master", "sfabbr")], 0.3)
 
 
-@scenario("flap")
-def flap(place, rng):
-    """The device's own link down for 300 ms."""
-    return outage(place, rng, lambda r: [("ip", "link", "set", f"v{r}", "down")],
-                  lambda r: [("ip", "link", "set", f"v{r}", "up")], 0.3)
-
-
 @scenario("loss")
 def loss(place, rng):
     """One packet in a hundred is lost, both ways."""
@@ -248,22 +241,36 @@ def loss(place, rng):
                   lambda r: [("tc", "qdisc", "del", "dev", f"{end}{r}", "root") for end in "vp"], 5)
 
 
-@scenario("cut")
-def cut(place, rng):
-    """A cable out for ever, the control channel's network unharmed: the others give that rank up, it is
-    told so, and they go on without it."""
+def cut_off(fault, place, rng, down, up):
+    """A rank loses the network, the control channel's unharmed: it is given up, and told so, and the others
+    go on without it."""
     size = len(place.devices)
     victim = rng.randrange(size)
     job = jobs.Job(place, size, {"work": "mixed", "dead": 1})
     wrong = [] if job.all_said("open") else ["the job did not start"]
     job.hear(1)
-    run("ip", "link", "set", f"p{victim}", "nomaster")
+    run(*down(victim))
     job.killed_at[victim] = time.monotonic()
     hung = job.end(30)
-    run("ip", "link", "set", f"p{victim}", "master", "sfabbr")
+    run(*up(victim))
     wrong += verdict.judge(job, [victim], hung)
-    found, late = records_of("link cut for ever", job, victim, CUT_S)
+    found, late = records_of(fault, job, victim, CUT_S)
     told = job.ranks[victim].all("failed", "op_failed")
     if not any(e["code"] == verdict.PEER_DEAD for e in told):
         wrong.append(f"rank {victim}, which was cut off, was not told: {told}")
     return found, wrong + late, job.story()
+
+
+@scenario("cut")
+def cut(place, rng):
+    """A cable out for ever: the device sees no error."""
+    return cut_off("cable out for ever", place, rng, lambda r: ("ip", "link", "set", f"p{r}", "nomaster"),
+                   lambda r: ("ip", "link", "set", f"p{r}", "master", "sfabbr"))
+
+
+@scenario("down")
+def down(place, rng):
+    """The device's own interface set down: SoftRoCE fails its queue pairs at once, for good, so it cannot be
+    ridden out however short it is; that rank, and no other, is given up."""
+    return cut_off("own interface down", place, rng, lambda r: ("ip", "link", "set", f"v{r}", "down"),
+                   lambda r: ("ip", "link", "set", f"v{r}", "up"))

@@ -4,6 +4,8 @@
 build=$1 part=$2
 . "$(dirname "$0")/../support/expect.sh"
 LIMIT=150
+# The guest's emulated CPUs may stand still for a second; what is measured of failures is in faults.sh.
+export SFAB_HEARTBEAT_MS=5000
 sfab=$build/bin/sfab tests=$build/tests hello=$build/examples/hello
 
 conformance() { # conformance TEXT SFAB_RUN_OPTIONS...: the suite, its failures shown
