@@ -17,7 +17,7 @@
  * Whether one is under way is a Dekker pair: the owner stores `arrived` (or `done`) and then loads
  * `stop`; the control thread stores `stop` and then loads both. The owner's fence between is paid for by
  * the control thread, with membarrier(2): pair STOP. Where there is no such thing the owner pays
- * (own_fences), and takes the long way always. tests/models/freeze.pml is this file for SPIN.
+ * (own_fences), and takes the long way always.
  *
  * The idea of agreeing on the outcome after the fact is ULFM's (Bland et al., 2013, MPIX_Comm_agree);
  * the coordinator here is the rendezvous, whose own death ends the job. */
