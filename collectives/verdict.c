@@ -4,8 +4,8 @@
  * finish the episode and others never. Therefore each member, once it has heard of the death, brings to a
  * survey (fabric/boot/boot.h: one table, the same for all that are in it) the last episode that it has
  * finished with success, and from then on finishes none by messages; who leaves says it in its last
- * words. C, the largest of them, is what somebody has seen done: all members had entered it, so all do as if they had finished it (a
- * reduction's result is in the table too); what is later has failed everywhere.
+ * words. C, the largest of them, is what somebody has seen done: all members had entered it, so all do
+ * as if they had finished it (a reduction's result comes with it); what is later has failed everywhere.
  *
  * Who brings it? A member that computes cannot be asked to, so its control thread does when no episode
  * is under way here; otherwise the owner does, as soon as it looks. State of `freeze`:

@@ -167,17 +167,14 @@ int sfab_group_free(sfab_group *group)
 /* ---- leaving ----------------------------------------------------------------------------- */
 
 /* One group's part of the last words: "ID:STARTED:DONE" and, if it fits, ",WORD" for each; in hexadecimal. */
-static size_t put_farewell(const struct sfab_group *group, char *text, size_t cap)
+static size_t put_farewell(uint64_t id, const struct sfab_farewell *is, char *text, size_t cap)
 {
-    struct sfab_farewell is = {0};
-    size_t at;
+    size_t at =
+        (size_t)snprintf(text, cap, "%" PRIx64 ":%" PRIx64 ":%" PRIx64, id, is->started, is->done);
 
-    group->class->farewell(group, &is);
-    at = (size_t)snprintf(text, cap, "%" PRIx64 ":%" PRIx64 ":%" PRIx64, group->id, is.started,
-                          is.done);
-    if (at + is.count * 17 + 1 < cap)
-        for (uint32_t i = 0; i < is.count; i++)
-            at += (size_t)snprintf(text + at, cap - at, ",%" PRIx64, is.words[i]);
+    if (at + is->count * 17 + 1 < cap)
+        for (uint32_t i = 0; i < is->count; i++)
+            at += (size_t)snprintf(text + at, cap - at, ",%" PRIx64, is->words[i]);
     if (at + 1 >= cap)
         return 0;
     text[at] = ' ';
@@ -196,7 +193,7 @@ void sfab_groups_farewell(struct sfab_ctx *ctx)
         group->class->farewell(group, &is);
         if (group == ctx->world && is.count == 0 && is.started == is.done)
             continue;
-        more = put_farewell(group, words + at, sizeof words - at);
+        more = put_farewell(group->id, &is, words + at, sizeof words - at);
         at += more;
         words[at] = '\0';
     }

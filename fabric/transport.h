@@ -165,8 +165,9 @@ struct sfab_tp_ops {
     void (*ep_destroy)(struct sfab_ep *ep);
 
     /* Starts connecting, or looks how far it is: 0 READY, -EAGAIN not yet, else failed. Needs no
-     * action of the peer's owner thread, and ends in some seconds, READY or failed. Operations on an endpoint that is not READY call it
-     * themselves and return -EAGAIN; so connections are made on first use. */
+     * action of the peer's owner thread, and ends in some seconds, READY or failed. Operations on
+     * an endpoint that is not READY call it themselves and return -EAGAIN; so connections are made
+     * on first use. */
     int (*connect)(struct sfab_ep *ep);
 
     /* Gives the peer's key a meaning here; release_key undoes it (unmaps). The bytes come from

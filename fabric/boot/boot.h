@@ -167,8 +167,8 @@ int sfab_boot_survey_ask(struct sfab_boot *boot, uint64_t tag);
 /* Says that `rank` cannot be reached and how that was seen ("" is fine). The server collects what the
  * others say for a moment and gives up the one that most speak against (of a pair that accuse each
  * other: the one whose control connection is silent, else the first to be accused). rank may be the
- * caller itself, which is believed. Who is given up
- * dies for all, itself included: gone(). Any thread. */
+ * caller itself, which is believed. Who is given up dies for all, itself included: gone(). Any
+ * thread. */
 int sfab_boot_accuse(struct sfab_boot *boot, uint32_t rank, const char *text);
 
 /* Ends the job's waits everywhere: aborted() on every rank. code negative. Any thread. */

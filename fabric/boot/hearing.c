@@ -45,12 +45,13 @@ bool sfab_hearing_judge(struct sfab_hearing *hearing, const struct sfab_hearing_
     size_t most = 0;
     for (size_t i = 0; i < hearing->count; i++) {
         const struct sfab_accusation *a = &hearing->said[i];
-        size_t votes =
-            court->is_in(court->arg, a->against) ? votes_against(hearing, court, a->against) : 0;
-        /* Of a pair whose link is down, one may be off the network altogether. */
-        if (a->by == a->against && court->is_in(court->arg, a->against)) {
-            votes = hearing->count + 1; /* who knows it of itself is believed */
+        if (!court->is_in(court->arg, a->against)) {
+            continue;
         }
+        /* Who knows it of itself is believed. */
+        size_t votes =
+            a->by == a->against ? hearing->count + 1 : votes_against(hearing, court, a->against);
+        /* Of a pair whose link is down, one may be off the network altogether. */
         if (votes > most || (votes > 0 && votes == most && a->against != guilty->against &&
                              court->silence_ns(court->arg, a->against) >
                                  court->silence_ns(court->arg, guilty->against))) {
@@ -60,10 +61,11 @@ bool sfab_hearing_judge(struct sfab_hearing *hearing, const struct sfab_hearing_
     }
     if (guilty != NULL) {
         *rank = guilty->against;
-        if (guilty->by == guilty->against)
+        if (guilty->by == guilty->against) {
             snprintf(why, cap, "%s", guilty->text);
-        else
+        } else {
             snprintf(why, cap, "%zu of the others cannot reach it: %s", most, guilty->text);
+        }
     }
     hearing->count = 0; /* who cannot reach another one either says so again */
     return guilty != NULL;

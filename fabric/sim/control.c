@@ -234,7 +234,7 @@ static void serve_gather(struct sim *s, struct sim_rank *r, struct sim_message *
     drop_exchange(s, e);
 }
 
-static void tell_survey(struct sim *s, struct sim_rank *to, const struct sfab_survey *survey)
+static void tell_survey(struct sim_rank *to, const struct sfab_survey *survey)
 {
     uint8_t **blobs = calloc(survey->count, sizeof *blobs);
     size_t *lens = calloc(survey->count, sizeof *lens);
@@ -252,7 +252,6 @@ static void tell_survey(struct sim *s, struct sim_rank *to, const struct sfab_su
     m->table = table_of(survey->count, blobs, lens);
     free(blobs);
     free(lens);
-    (void)s;
     to_rank(to, m);
 }
 
@@ -262,7 +261,7 @@ static void survey_complete(void *arg, const struct sfab_survey *survey)
 
     for (uint32_t i = 0; i < survey->count; i++)
         if (survey->table[i].here)
-            tell_survey(s, &s->ranks[sfab_survey_member(survey, i)], survey);
+            tell_survey(&s->ranks[sfab_survey_member(survey, i)], survey);
 }
 
 static void serve_bring(struct sim *s, struct sim_rank *r, struct sim_message *m)
@@ -277,7 +276,7 @@ static void serve_bring(struct sim *s, struct sim_rank *r, struct sim_message *m
     else if (first)
         survey_complete(s, survey);
     else if (survey->complete)
-        tell_survey(s, r, survey);
+        tell_survey(r, survey);
 }
 
 /* For all: rank is of the job no more. */
@@ -439,6 +438,17 @@ static void connection_ends(struct sim *s, void *arg, uint64_t rank)
                 refuse(&s->ranks[i], SFAB_ERR_PEER_DEAD, "a rank died while the job was starting");
 }
 
+static void drop_held(struct sfab_boot *boot)
+{
+    while (boot->held != NULL) {
+        struct sim_message *m = boot->held;
+
+        boot->held = m->next;
+        free_message(m);
+    }
+    boot->held_last = NULL;
+}
+
 /* The server sees the end of the connection soon, or, where the host went with it, by its heartbeats. */
 void sim_control_killed(struct sim_rank *r)
 {
@@ -448,12 +458,7 @@ void sim_control_killed(struct sim_rank *r)
     /* Not before what it had sent has come: a socket's data comes before its end. */
     uint64_t at = s->now + delay;
     sim_push(s, at > r->boot.in_at ? at : r->boot.in_at + 1, connection_ends, NULL, r->rank);
-    while (r->boot.held != NULL) {
-        struct sim_message *m = r->boot.held;
-
-        r->boot.held = m->next;
-        free_message(m);
-    }
+    drop_held(&r->boot);
 }
 
 /* ---- a rank's end: what its control thread does ------------------------------------------- */
@@ -577,6 +582,24 @@ static bool wait_more(struct sim_rank *r, uint64_t since, int64_t timeout_ns)
     return true;
 }
 
+/* A contribution to what these members do together. */
+static struct sim_message *message_of(const struct sim_rank *r, enum what what, uint64_t tag,
+                                      const uint32_t *members, uint32_t count, const void *blob,
+                                      size_t len)
+{
+    struct sim_message *m = message(r, what, blob, len);
+
+    m->tag = tag;
+    m->count = count;
+    if (members != NULL) {
+        m->members = malloc(count * sizeof *members);
+        if (m->members == NULL)
+            abort();
+        memcpy(m->members, members, count * sizeof *members);
+    }
+    return m;
+}
+
 int sim_join(struct sfab_ctx *ctx)
 {
     struct sim_rank *r = sim_now_running->current;
@@ -600,17 +623,9 @@ int sim_allgather(struct sfab_boot *boot, uint64_t tag, const uint32_t *members,
                   struct sfab_err *err)
 {
     struct sim_rank *r = self(boot);
-    struct sim_message *m = message(r, GATHER, blob, len);
+    struct sim_message *m = message_of(r, GATHER, tag, members, count, blob, len);
     uint64_t since = r->sim->now;
 
-    m->tag = tag;
-    m->count = count;
-    if (members != NULL) {
-        m->members = malloc(count * sizeof *members);
-        if (m->members == NULL)
-            abort();
-        memcpy(m->members, members, count * sizeof *members);
-    }
     boot->waits_tag = tag;
     boot->failed = 0;
     boot->table = NULL;
@@ -640,16 +655,8 @@ int sim_send(struct sfab_boot *boot, uint32_t dst, uint16_t channel, const void 
 int sim_survey(struct sfab_boot *boot, uint64_t tag, const uint32_t *members, uint32_t count,
                const void *blob, size_t len)
 {
-    struct sim_message *m = message(self(boot), BRING, blob, len);
+    struct sim_message *m = message_of(self(boot), BRING, tag, members, count, blob, len);
 
-    m->tag = tag;
-    m->count = count;
-    if (members != NULL) {
-        m->members = malloc(count * sizeof *members);
-        if (m->members == NULL)
-            abort();
-        memcpy(m->members, members, count * sizeof *members);
-    }
     sim_trace(self(boot)->sim, "rank %u brings to survey %llx", self(boot)->rank,
               (unsigned long long)tag);
     to_server(boot, m);
@@ -734,12 +741,7 @@ void sim_close(struct sfab_boot *boot)
         sim_push(s, s->now + SIM_MS, connection_ends, NULL, boot->rank->rank);
     free(boot->table);
     boot->table = NULL;
-    while (boot->held != NULL) {
-        struct sim_message *m = boot->held;
-
-        boot->held = m->next;
-        free_message(m);
-    }
+    drop_held(boot);
 }
 
 /* ---- life -------------------------------------------------------------------------------- */

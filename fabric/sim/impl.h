@@ -94,7 +94,6 @@ struct sim {
     struct sim_rank *current; /* NULL: the scheduler */
     struct sim_seg *segs;
     size_t seg_count, seg_cap;
-    uint64_t packets;
     uint8_t *down; /* links: from * ranks + to */
     struct sim_server server;
     char complaint[768];

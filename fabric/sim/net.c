@@ -77,6 +77,14 @@ static bool orphan(const struct packet *p)
     return p->from->killed || p->life != p->from->life;
 }
 
+/* Tried again after what a lost message costs. */
+static void try_again(struct packet *p, sim_fn *fn)
+{
+    struct sim *s = p->from->sim;
+
+    sim_push(s, s->now + 60 * SIM_MS + sim_random(s, 40 * SIM_MS), fn, p, 0);
+}
+
 /* Most messages take about as long; some are late, and a few very. */
 static uint64_t delay_ns(struct sim *s)
 {
@@ -126,8 +134,22 @@ static void free_packet(struct packet *p)
 {
     unlink_packet(p);
     free(p->bytes);
-    p->from->sim->packets--;
     free(p);
+}
+
+/* What waited for another to arrive first looks again. */
+static void unpark(struct packet *p)
+{
+    if (!p->parked)
+        return;
+    p->parked = false;
+    sim_push(p->from->sim, p->from->sim->now, arrive, p, 0);
+}
+
+static void unpark_all(struct sim_ep *ep)
+{
+    for (struct packet *p = ep->first; p != NULL; p = p->next)
+        unpark(p);
 }
 
 /* Nobody hears any more of what is under way: data may arrive all the same. */
@@ -136,10 +158,7 @@ static void abandon(struct sim_ep *ep)
     for (struct packet *p = ep->first, *next; p != NULL; p = next) {
         next = p->next;
         unlink_packet(p);
-        if (p->parked) {
-            p->parked = false;
-            sim_push(p->from->sim, p->from->sim->now, arrive, p, 0);
-        }
+        unpark(p);
     }
 }
 
@@ -178,6 +197,7 @@ static void complete(struct sim *s, void *arg, uint64_t value)
 {
     struct packet *p = arg;
 
+    (void)s;
     (void)value;
     if (p->ep == NULL || orphan(p)) {
         free_packet(p);
@@ -187,7 +207,7 @@ static void complete(struct sim *s, void *arg, uint64_t value)
         if (too_late(p))
             free_packet(p);
         else
-            sim_push(s, s->now + 60 * SIM_MS + sim_random(s, 40 * SIM_MS), complete, p, 0);
+            try_again(p, complete);
         return;
     }
     if (p->kind == GET)
@@ -199,18 +219,17 @@ static void complete(struct sim *s, void *arg, uint64_t value)
 }
 
 /* An epoch word, or a user's: nothing here is written by two, and so nothing goes back. */
-static void store_word(struct packet *p)
+static void store_word(struct sim *s, uint32_t from, uint32_t to, void *at, uint64_t word)
 {
-    struct sim *s = p->from->sim;
-    _Atomic uint64_t *at = (_Atomic uint64_t *)(void *)p->at;
-    uint64_t was = atomic_load_explicit(at, memory_order_relaxed);
+    _Atomic uint64_t *there = (_Atomic uint64_t *)at;
+    uint64_t was = atomic_load_explicit(there, memory_order_relaxed);
 
-    sim_trace(s, "rank %u sees %llx from rank %u (was %llx)", p->to->rank,
-              (unsigned long long)p->word, p->from->rank, (unsigned long long)was);
-    if (p->word < was)
-        sim_wrong(s, "an epoch went down at rank %u: from %llx to %llx, written by rank %u",
-                  p->to->rank, (unsigned long long)was, (unsigned long long)p->word, p->from->rank);
-    atomic_store_explicit(at, p->word, memory_order_release);
+    sim_trace(s, "rank %u sees %llx from rank %u (was %llx)", to, (unsigned long long)word, from,
+              (unsigned long long)was);
+    if (word < was)
+        sim_wrong(s, "an epoch went down at rank %u: from %llx to %llx, written by rank %u", to,
+                  (unsigned long long)was, (unsigned long long)word, from);
+    atomic_store_explicit(there, word, memory_order_release);
 }
 
 /* What the message does there. True: all of it is done. */
@@ -233,7 +252,7 @@ static bool act(struct packet *p)
         }
         break;
     case WORD:
-        store_word(p);
+        store_word(p->from->sim, p->from->rank, p->to->rank, p->at, p->word);
         break;
     case GET:
         memcpy(p->bytes, p->at, p->len);
@@ -266,17 +285,6 @@ static bool is_behind(const struct packet *p)
     return false;
 }
 
-static void unpark(struct sim_ep *ep)
-{
-    struct sim *s = ep->rank->sim;
-
-    for (struct packet *p = ep->first; p != NULL; p = p->next)
-        if (p->parked) {
-            p->parked = false;
-            sim_push(s, s->now, arrive, p, 0);
-        }
-}
-
 static void deliver(struct packet *p)
 {
     struct sim *s = p->from->sim;
@@ -288,7 +296,7 @@ static void deliver(struct packet *p)
     p->arrived = true;
     sim_touch(p->to);
     if (p->ep != NULL)
-        unpark(p->ep);
+        unpark_all(p->ep);
     sim_push(s, s->now + delay_ns(s), complete, p, 0);
 }
 
@@ -310,7 +318,7 @@ static void arrive(struct sim *s, void *arg, uint64_t value)
         if (too_late(p))
             free_packet(p);
         else
-            sim_push(s, s->now + 60 * SIM_MS + sim_random(s, 40 * SIM_MS), arrive, p, 0);
+            try_again(p, arrive);
         return;
     }
     if (is_behind(p)) {
@@ -372,7 +380,6 @@ static struct packet *post(struct sim_ep *ep, enum kind kind, const struct sfab_
         ep->first = p;
     ep->last = p;
     ep->outstanding++;
-    s->packets++;
     sim_push(s, s->now + delay_ns(s), arrive, p, 0);
     return p;
 }
@@ -602,11 +609,7 @@ void sim_net_killed(struct sim_rank *r)
         uint64_t first = ep->first != NULL ? ep->first->number : ep->posted;
 
         ep->cut = first + sim_random(r->sim, ep->posted - first + 1);
-        for (struct packet *p = ep->first; p != NULL; p = p->next)
-            if (p->parked) { /* those behind what is lost are lost */
-                p->parked = false;
-                sim_push(r->sim, r->sim->now, arrive, p, 0);
-            }
+        unpark_all(ep); /* those behind what is lost are lost */
     }
     while (r->rx != NULL) { /* nobody will look at it */
         struct packet *p = r->rx;
@@ -789,16 +792,10 @@ static int shm_get(struct sfab_ep *ep, const struct sfab_raddr *from, uint64_t o
 static int shm_put_u64(struct sfab_ep *ep, const struct sfab_raddr *to, uint64_t offset,
                        uint64_t value)
 {
-    struct sim *s = ((struct sim_ep *)ep)->rank->sim;
-    _Atomic uint64_t *at = (_Atomic uint64_t *)(void *)there(ep, to, offset);
+    const struct sim_rank *r = ((struct sim_ep *)ep)->rank;
+    char *at = there(ep, to, offset);
 
-    sim_trace(s, "rank %u sees %llx from rank %u (was %llx)", ep->peer, (unsigned long long)value,
-              ((struct sim_ep *)ep)->rank->rank,
-              (unsigned long long)atomic_load_explicit(at, memory_order_relaxed));
-    if (value < atomic_load_explicit(at, memory_order_relaxed))
-        sim_wrong(s, "an epoch went down at rank %u: to %llx, written by rank %u", ep->peer,
-                  (unsigned long long)value, ((struct sim_ep *)ep)->rank->rank);
-    atomic_store_explicit(at, value, memory_order_release);
+    store_word(r->sim, r->rank, ep->peer, at, value);
     stored(ep);
     return 0;
 }
@@ -861,20 +858,17 @@ static void *shm_map(struct sfab_ep *ep, const struct sfab_raddr *raddr, uint64_
 
 #pragma GCC diagnostic ignored "-Woverride-init" /* SFAB_TP_DEFAULTS first, then ours */
 
-const struct sfab_tp_ops sim_net_ops = {SFAB_TP_DEFAULTS,
+/* What both share: opening aside, they differ in how bytes move. */
+#define SIM_TP_COMMON                                                                              \
+    SFAB_TP_DEFAULTS, .close = close_tp, .reg = reg, .dereg = dereg, .pack_key = pack_key,         \
+                      .address = address, .reachable = reachable, .ep_create = ep_create,          \
+                      .ep_destroy = ep_destroy, .unpack_key = unpack_key,                          \
+                      .release_key = release_key
+
+const struct sfab_tp_ops sim_net_ops = {SIM_TP_COMMON,
                                         .name = "sim",
                                         .open = net_open,
-                                        .close = close_tp,
-                                        .reg = reg,
-                                        .dereg = dereg,
-                                        .pack_key = pack_key,
-                                        .address = address,
-                                        .reachable = reachable,
-                                        .ep_create = ep_create,
-                                        .ep_destroy = ep_destroy,
                                         .connect = net_connect,
-                                        .unpack_key = unpack_key,
-                                        .release_key = release_key,
                                         .put = net_put,
                                         .get = net_get,
                                         .put_u64 = net_put_u64,
@@ -884,20 +878,10 @@ const struct sfab_tp_ops sim_net_ops = {SFAB_TP_DEFAULTS,
                                         .flush = net_flush,
                                         .poll = poll};
 
-const struct sfab_tp_ops sim_shm_ops = {SFAB_TP_DEFAULTS,
+const struct sfab_tp_ops sim_shm_ops = {SIM_TP_COMMON,
                                         .name = "shm",
                                         .open = shm_open_tp,
-                                        .close = close_tp,
-                                        .reg = reg,
-                                        .dereg = dereg,
-                                        .pack_key = pack_key,
-                                        .address = address,
-                                        .reachable = reachable,
-                                        .ep_create = ep_create,
-                                        .ep_destroy = ep_destroy,
                                         .connect = shm_connect,
-                                        .unpack_key = unpack_key,
-                                        .release_key = release_key,
                                         .map = shm_map,
                                         .put = shm_put,
                                         .get = shm_get,

@@ -29,7 +29,6 @@ struct sim_world {
     bool ordered;        /* the network has CAP_WAW_ORDERED */
     bool needs_progress; /* it has no CAP_BUSY_READABLE: what comes in waits for its target */
     bool crowded;        /* ranks share a CPU */
-    uint32_t spins;      /* looks before the slow loop, most */
     uint64_t latency_ns; /* of a message, typical: each differs, a few by much */
     uint32_t again_pct;  /* operations of a hundred that begin a burst of -EAGAIN */
     uint32_t yield_pct;  /* operations of a hundred before which other ranks may run */

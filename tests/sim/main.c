@@ -42,7 +42,6 @@ struct fault {
 enum { FAULTS_MAX = 8 }; /* as many as plan_faults() makes at most */
 
 struct run {
-    struct sim *sim;
     struct sim_world world;
     struct plan plan;
     struct fault faults[FAULTS_MAX];
@@ -227,7 +226,6 @@ static const char *run_seed(uint64_t seed, bool trace)
     run = (struct run){0};
     make_plan(&run, seed, trace);
     struct sim *s = sim_new(&run.world);
-    run.sim = s;
     run.plan.oracle = oracle_new(s, run.world.ranks);
     if (run.deaths)
         oracle_expect_failures(run.plan.oracle);

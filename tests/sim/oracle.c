@@ -26,7 +26,6 @@ struct known_group {
     uint64_t id;
     uint32_t size;
     uint32_t *members;
-    bool *joined; /* by member: it has this group */
     struct episode *episodes;
     size_t episode_count;
     int failed_count; /* -1: nobody has said */
@@ -36,7 +35,6 @@ struct known_group {
 
 struct oracle {
     struct sim *sim;
-    uint32_t ranks;
     struct known_group *groups;
     bool failures_expected, given_up_expected;
     bool *out;
@@ -51,7 +49,6 @@ struct oracle *oracle_new(struct sim *s, uint32_t ranks)
         (o->flushed = calloc(ranks, sizeof *o->flushed)) == NULL)
         abort();
     o->sim = s;
-    o->ranks = ranks;
     return o;
 }
 
@@ -63,7 +60,6 @@ void oracle_free(struct oracle *o)
             free(g->episodes[i].visits);
         free(g->episodes);
         free(g->members);
-        free(g->joined);
         free(g->failed);
         free(g);
     }
@@ -111,8 +107,7 @@ static struct known_group *find(struct oracle *o, const struct sfab_group *group
     if (g != NULL)
         return g;
     g = calloc(1, sizeof *g);
-    if (g == NULL || (g->members = calloc(group->size, sizeof *g->members)) == NULL ||
-        (g->joined = calloc(group->size, sizeof *g->joined)) == NULL)
+    if (g == NULL || (g->members = calloc(group->size, sizeof *g->members)) == NULL)
         abort();
     g->id = group->id;
     g->size = group->size;
@@ -134,8 +129,6 @@ void oracle_group(struct oracle *o, uint32_t rank, const struct sfab_group *grou
     if (!same)
         sim_wrong(o->sim, "rank %u has a group of %u members that another has with %u, or others",
                   rank, group->size, g->size);
-    else
-        g->joined[group->me] = true;
 }
 
 static struct episode *episode_of(struct known_group *g, uint64_t number)
@@ -171,6 +164,7 @@ void oracle_enters(struct oracle *o, uint32_t rank, const struct sfab_group *gro
     e->entered++;
 }
 
+/* Not the library's own: that is what is on trial. */
 static uint64_t combine(sfab_reduce reduce, uint64_t a, uint64_t b)
 {
     switch (reduce) {
