@@ -392,16 +392,19 @@ static void barrier_explain(struct sfab_op *op, char *text, size_t cap)
         explain_frozen(b, text, cap);
         return;
     }
-    sfab_barrier_find_late(b, op->timeout_ns >= 1000000000, late, SHOWN, &count);
-    if (count == 0) {
-        snprintf(text, cap,
-                 "episode %llu: all %u ranks have arrived, the last messages are on their way",
-                 (unsigned long long)b->episode, b->group->size);
-        return;
-    }
-    at += (size_t)snprintf(
-        text, cap, "episode %llu: %d of %u ranks ha%s not arrived:", (unsigned long long)b->episode,
-        count, b->group->size, count == 1 ? "s" : "ve");
+    bool arrived =
+        sfab_barrier_find_late(b, op->timeout_ns >= 1000000000, late, SHOWN, &count);
+    at = (size_t)snprintf(text, cap, "episode %llu: ", (unsigned long long)b->episode);
+    if (arrived)
+        at += (size_t)snprintf(text + at, cap - at, "all %u ranks have arrived, %s",
+                               b->group->size,
+                               count > 0 ? "but messages are missing; look at"
+                                         : "the last messages are on their way");
+    else if (count > 0)
+        at += (size_t)snprintf(text + at, cap - at, "%d of %u ranks ha%s not arrived:", count,
+                               b->group->size, count == 1 ? "s" : "ve");
+    else
+        at += (size_t)snprintf(text + at, cap - at, "it has finished meanwhile");
     for (int i = 0; i < count && i < SHOWN && at + 1 < cap; i++) {
         if (i > 0)
             at += (size_t)snprintf(text + at, cap - at, ";");

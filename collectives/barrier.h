@@ -137,8 +137,9 @@ void sfab_barrier_mismatch(struct sfab_barrier *b, uint32_t member, uint8_t tag)
 void sfab_barrier_poison(struct sfab_barrier *b, const struct sfab_mismatch *mismatch);
 
 /* late.c: as the public call, for the timeout's sentence too; patiently: takes the time (0.6 s) to tell a
- * process that is stopped from one that computes. */
-int sfab_barrier_find_late(struct sfab_barrier *b, bool patiently, struct sfab_late *late, int cap,
+ * process that is stopped from one that computes. True: all have arrived, and those listed withhold a
+ * message or do not run. */
+bool sfab_barrier_find_late(struct sfab_barrier *b, bool patiently, struct sfab_late *late, int cap,
                            int *count);
 
 #endif

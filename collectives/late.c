@@ -27,48 +27,64 @@ struct search {
     int cap, count;
     int may_connect; /* network connections that may still be made for this search */
     uint64_t since_ns;
-    uint64_t beats[BATCH]; /* of the first late ones */
-    bool abroad;           /* one of them is on another host, whose clock is not ours */
+    bool abroad;      /* a late one is on another host, whose clock is not ours */
+    bool all_arrived; /* looks for who withholds a message instead */
 };
 
-static bool on_this_host(const struct sfab_ctx *ctx, uint32_t rank)
+/* For how long its process has not run, as far as its beat tells. On another host a beat must have been seen
+ * before to have an age. */
+static uint64_t beat_age_ns(struct sfab_ctx *ctx, uint32_t rank, uint64_t beat)
 {
-    return ctx->peers[rank].node == ctx->peers[ctx->rank].node;
+    struct sfab_peer *peer = &ctx->peers[rank];
+    uint64_t now = ctx->rt->now_ns(ctx);
+
+    if (peer->node == ctx->peers[ctx->rank].node)
+        return now > beat ? now - beat : 0;
+    if (peer->beat != beat) {
+        peer->beat = beat;
+        peer->beat_since_ns = now;
+    }
+    return now - peer->beat_since_ns;
 }
 
-static void note(struct search *s, uint32_t rank, const struct seen *seen)
+static void tell(struct sfab_late *late, const struct seen *seen, uint64_t age_ns)
+{
+    late->episode_known = 1;
+    late->last_episode = sfab_word_episode(seen->arrived);
+    late->still_ns = (int64_t)(seen->still_ns + age_ns);
+    late->doing = seen->doing >= SFAB_AT_WAIT ? SFAB_DOING_WAITING : SFAB_DOING_COMPUTING;
+    if (seen->doing > SFAB_AT_WAIT)
+        late->waits_for = (int)(seen->doing - SFAB_AT_WAIT) - 1;
+    if (age_ns >= beats_ns)
+        late->doing = SFAB_DOING_STOPPED;
+}
+
+/* seen NULL: it could not be asked. */
+static void note(struct search *s, uint32_t rank, const struct seen *seen, uint64_t age_ns)
 {
     struct sfab_ctx *ctx = s->b->op.ctx;
-    bool here = on_this_host(ctx, rank);
-    uint64_t now = ctx->rt->now_ns(ctx);
-    uint64_t age_ns = seen != NULL && here && now > seen->beat ? now - seen->beat : 0;
 
-    s->abroad = s->abroad || !here;
+    s->abroad = s->abroad || ctx->peers[rank].node != ctx->peers[ctx->rank].node;
     if (s->count < s->cap) {
         struct sfab_late *late = &s->late[s->count];
 
         *late = (struct sfab_late){.rank = (int)rank, .still_ns = -1, .waits_for = -1};
-        if (seen != NULL) {
-            late->episode_known = 1;
-            late->last_episode = sfab_word_episode(seen->arrived);
-            late->still_ns = (int64_t)(seen->still_ns + age_ns);
-            late->doing = seen->doing >= SFAB_AT_WAIT ? SFAB_DOING_WAITING : SFAB_DOING_COMPUTING;
-            if (seen->doing > SFAB_AT_WAIT)
-                late->waits_for = (int)(seen->doing - SFAB_AT_WAIT) - 1;
-            if (age_ns >= beats_ns)
-                late->doing = SFAB_DOING_STOPPED;
-        }
-        snprintf(late->host, sizeof late->host, "%s", s->b->op.ctx->identities[rank].host);
+        if (seen != NULL)
+            tell(late, seen, age_ns);
+        snprintf(late->host, sizeof late->host, "%s", ctx->identities[rank].host);
     }
-    if (s->count < BATCH)
-        s->beats[s->count] = seen != NULL ? seen->beat : 0;
     s->count++;
 }
 
+/* Once all have arrived, it is held up by who does not run, or by the one whose message is awaited here. */
 static void judge(struct search *s, uint32_t rank, const struct seen *seen)
 {
-    if (sfab_word_episode(seen->arrived) < s->b->episode)
-        note(s, rank, seen);
+    uint64_t age_ns = beat_age_ns(s->b->op.ctx, rank, seen->beat);
+    bool here = s->all_arrived ? age_ns >= beats_ns || s->b->op.waits_for == (int32_t)rank
+                               : sfab_word_episode(seen->arrived) < s->b->episode;
+
+    if (here)
+        note(s, rank, seen, age_ns);
 }
 
 /* Whether the member's memory is on its way to be open; new connections are rationed, since on a large
@@ -163,13 +179,29 @@ static void look_at_batch(struct search *s, uint32_t first, uint32_t end)
             continue;
         if (asked[i - first] && answered(s, rank))
             judge(s, rank, &seen[i - first]);
-        else
-            note(s, rank, NULL);
+        else if (!s->all_arrived || s->b->op.waits_for == (int32_t)rank)
+            note(s, rank, NULL, 0);
     }
 }
 
-/* A second look at the first late ones of other hosts, some beats later: a process that does not run has
- * had none. */
+static void look_at_all(struct search *s)
+{
+    uint32_t size = s->b->group->size;
+
+    for (uint32_t first = 0; first < size; first += BATCH)
+        look_at_batch(s, first, size - first < BATCH ? size : first + BATCH);
+}
+
+/* Some beats later: a process that does not run has had none. */
+static void let_beat(struct search *s)
+{
+    s->since_ns = 0;
+    while (sfab_ctx_pause(s->b->op.ctx, &s->since_ns, (int64_t)beats_ns) == 0)
+        ;
+    s->since_ns = 0;
+}
+
+/* A second look at the first late ones of other hosts. */
 static void find_stopped(struct search *s)
 {
     struct sfab_ctx *ctx = s->b->op.ctx;
@@ -177,39 +209,56 @@ static void find_stopped(struct search *s)
     int shown = s->count < s->cap ? s->count : s->cap;
     bool asked[BATCH];
 
-    while (sfab_ctx_pause(ctx, &s->since_ns, (int64_t)beats_ns) == 0)
-        ;
     shown = shown < BATCH ? shown : BATCH;
-    s->since_ns = 0;
-    for (int i = 0; i < shown; i++)
-        asked[i] = s->late[i].episode_known != 0 && !on_this_host(ctx, (uint32_t)s->late[i].rank) &&
-                   get_status(s, &ctx->peers[s->late[i].rank], &seen[i]) == 0;
-    for (int i = 0; i < shown; i++)
-        if (asked[i] && answered(s, (uint32_t)s->late[i].rank) && seen[i].beat == s->beats[i]) {
-            s->late[i].doing = SFAB_DOING_STOPPED;
-            s->late[i].still_ns += (int64_t)beats_ns;
-        }
+    let_beat(s);
+    for (int i = 0; i < shown; i++) {
+        struct sfab_peer *peer = &ctx->peers[s->late[i].rank];
+
+        seen[i].arrived = s->late[i].last_episode << 8;
+        asked[i] = s->late[i].episode_known != 0 && peer->node != ctx->peers[ctx->rank].node &&
+                   get_status(s, peer, &seen[i]) == 0;
+    }
+    for (int i = 0; i < shown; i++) {
+        uint32_t rank = (uint32_t)s->late[i].rank;
+
+        if (asked[i] && answered(s, rank))
+            tell(&s->late[i], &seen[i], beat_age_ns(ctx, rank, seen[i].beat));
+    }
 }
 
-int sfab_barrier_find_late(struct sfab_barrier *b, bool patiently, struct sfab_late *late, int cap,
-                           int *count)
+static bool any_abroad(const struct search *s)
+{
+    const struct sfab_ctx *ctx = s->b->op.ctx;
+
+    for (uint32_t i = 0; i < s->b->group->size; i++)
+        if (ctx->peers[sfab_group_member(s->b->group, i)].node != ctx->peers[ctx->rank].node)
+            return true;
+    return false;
+}
+
+bool sfab_barrier_find_late(struct sfab_barrier *b, bool patiently, struct sfab_late *late, int cap,
+                            int *count)
 {
     struct search s = {.b = b, .late = late, .cap = cap, .may_connect = BATCH};
 
-    for (uint32_t first = 0; first < b->group->size; first += BATCH) {
-        uint32_t end = b->group->size - first < BATCH ? b->group->size : first + BATCH;
-
-        look_at_batch(&s, first, end);
-    }
-    if (patiently && s.abroad)
+    look_at_all(&s);
+    if (s.count == 0 && b->op.state != SFAB_OP_FREE && !b->finished) {
+        s.all_arrived = true;
+        if (patiently && any_abroad(&s))
+            let_beat(&s);
+        s.since_ns = 0;
+        look_at_all(&s);
+    } else if (patiently && s.abroad) {
         find_stopped(&s);
+    }
     *count = s.count;
-    return 0;
+    return s.all_arrived;
 }
 
 int sfab_barrier_late(sfab_group *group, sfab_late *late, int cap, int *count)
 {
     if (!sfab_group_ok(group) || cap < 0 || (late == NULL && cap > 0) || count == NULL)
         return -EINVAL;
-    return sfab_barrier_find_late(sfab_barrier_of(group), true, late, cap, count);
+    sfab_barrier_find_late(sfab_barrier_of(group), true, late, cap, count);
+    return 0;
 }

@@ -26,6 +26,8 @@ struct sfab_peer {
     uint64_t unanswered_seen_ns; /* when that was last found */
     uint32_t accused; /* 1 + the deaths at which it was last accused from here; 0: never */
     uint32_t node;    /* index of its node: the lowest rank that lives there */
+    uint64_t beat;    /* of its own clock, when it was last looked for among the late (late.c) */
+    uint64_t beat_since_ns; /* since when it has been that, by our clock */
     /* GONE: written by the control thread, values first, then presence with release. */
     uint64_t goodbye;          /* world episodes it had started when it left */
     char *why;                 /* what was seen of its death; NULL: nothing but that */

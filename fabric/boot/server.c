@@ -3,6 +3,7 @@
  * One thread, one poll(). A round reads what has come, handles it, tells the departures, writes
  * what the sockets take, and removes what is dead; nothing in it blocks, so a slow or hostile peer
  * costs the others nothing. */
+#include "fabric/boot/forked.h"
 #include "fabric/boot/net.h"
 #include "fabric/boot/server_impl.h"
 #include "fabric/log.h"
@@ -231,6 +232,7 @@ static void server_free(struct sfab_boot_server *server)
     sfab_surveys_end(&server->surveys);
     sfab_fail_end(server);
     if (server->listen_fd >= 0) {
+        sfab_forked_forget(server->listen_fd);
         close(server->listen_fd);
     }
     if (server->wake_fd >= 0) {
@@ -321,6 +323,7 @@ int sfab_boot_server_start(const struct sfab_boot_server_config *config,
     }
     uint16_t bound = 0;
     status = open_listener(config, &server->listen_fd, err);
+    sfab_forked_close(server->listen_fd);
     if (status == 0 && port_of(server->listen_fd, &bound) != 0) {
         status = sfab_fail(err, -EINVAL, "cannot tell the port the rendezvous listens on");
     }

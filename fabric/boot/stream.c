@@ -1,6 +1,8 @@
 /* stream.c - frames over a socket, buffered both ways. */
 #include "fabric/boot/stream.h"
 
+#include "fabric/boot/forked.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +57,7 @@ void sfab_payload_drop(struct sfab_payload *payload)
 void sfab_stream_init(struct sfab_stream *stream, int fd, uint32_t max_bytes)
 {
     *stream = (struct sfab_stream){.fd = fd, .in = {.max_bytes = max_bytes}};
+    sfab_forked_close(fd);
 }
 
 static void drop_first(struct sfab_stream_out *out)
@@ -80,6 +83,7 @@ void sfab_stream_end(struct sfab_stream *stream)
     sfab_auth_channel_free(stream->out.channel);
     free(stream->in.bytes);
     if (stream->fd >= 0) {
+        sfab_forked_forget(stream->fd);
         close(stream->fd);
     }
     *stream = (struct sfab_stream){.fd = -1};

@@ -210,7 +210,7 @@ typedef enum sfab_doing {
                              is out of CPU): its own heartbeat word stands still */
 } sfab_doing;
 
-/* One member that has not arrived. */
+/* One member that has not arrived, or holds the barrier up after it has. */
 typedef struct sfab_late {
     int rank;              /* in the job */
     int episode_known;     /* 0: it could not be asked (no connection, or it does not answer) */
@@ -223,7 +223,8 @@ typedef struct sfab_late {
 } sfab_late;
 
 /* Who has not arrived at the episode that is under way (or, with none under way, at the last one
- * finished: nobody). Reads the members' own episode words, one-sided; their CPUs take no part.
+ * finished: nobody). Once all have, those that may withhold a message: the one this rank waits for, and
+ * any whose process does not run. Reads the members' own episode words, one-sided; their CPUs take no part.
  * Writes up to cap entries and the full count to *count. Blocks up to a quarter of a second where
  * members are only reachable over a network; may connect to up to 64 more of them. */
 SFAB_API int sfab_barrier_late(sfab_group *group, sfab_late *late, int cap, int *count);

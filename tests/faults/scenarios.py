@@ -16,9 +16,10 @@ import verdict
 SOON_S = 1.0      # by when a death that the kernel reports must be known
 CUT_S = 10.0      # by when a rank whose network is gone must be given up
 END_S = 10.0      # by when everything must have ended
-STOPPED_S = 2.5
-COMPUTED_MS = 3000
+LATE_S = 3.0
 TIMEOUT_MS = 500  # of the waits, where lateness is looked for
+LATE_ABROAD_S = 6.0
+TIMEOUT_ABROAD_MS = 1500  # from a second on, the time is taken to tell who is stopped over a network
 NOT_RUNNING = re.compile(r"stopped|not run|no CPU|stands still")
 
 ALL = {}
@@ -125,13 +126,18 @@ def nobody_failed(job, hung):
     return wrong
 
 
-def lateness(fault, job, late_rank, since, until, doing):
+def spans(place):
+    """Of lateness: (how long the late rank stays away in s, the others' timeout in ms)."""
+    return (LATE_ABROAD_S, TIMEOUT_ABROAD_MS) if place.devices else (LATE_S, TIMEOUT_MS)
+
+
+def lateness(fault, job, late_rank, since, until, doing, timeout_ms):
     """What the others said of one that was late from `since` to `until`."""
     found, wrong = [], []
     for rank in job.ranks:
         if rank.number == late_rank:
             continue
-        events = [e for e in rank.all("late") if since + 0.9 * TIMEOUT_MS / 1000 < e["at"] < until]
+        events = [e for e in rank.all("late") if since + 0.9 * timeout_ms / 1000 < e["at"] < until]
         if not events:
             if not rank.all("slow"):
                 wrong.append(f"rank {rank.number} did not say that rank {late_rank} is late")
@@ -159,42 +165,44 @@ def lateness(fault, job, late_rank, since, until, doing):
 @scenario("stop")
 def stopped(place, rng):
     """Stopped for a while, and no more than late; in "put" others wait for it outside the barrier."""
+    away_s, timeout_ms = spans(place)
     size, work = rng.choice([3, 4]), rng.choice(["barrier", "put", "reduce"])
     victim = rng.randrange(size)
-    job = jobs.Job(place, size, {"work": work, "timeout_ms": TIMEOUT_MS})
+    job = jobs.Job(place, size, {"work": work, "timeout_ms": timeout_ms})
     job.all_said("open")
     # Over a network the connections first: they need the other side's process.
     job.hear(3 if place.devices else rng.uniform(0.02, 0.1))
     since = time.monotonic()
     job.kill(victim, signal.SIGSTOP)
     job.killed_at.clear()
-    job.hear(STOPPED_S)
+    job.hear(away_s)
     until = time.monotonic()
     job.kill(victim, signal.SIGCONT)
     job.killed_at.clear()
     job.hear(0.2)
     job.stop_work()
     hung = job.end(END_S)
-    found, wrong = lateness("SIGSTOP", job, victim, since, until, "stopped")
+    found, wrong = lateness("SIGSTOP", job, victim, since, until, "stopped", timeout_ms)
     return found, wrong + nobody_failed(job, hung), job.story()
 
 
 @scenario("compute")
 def computes(place, rng):
     """No call of the library for seconds: late, not dead."""
+    away_s, timeout_ms = spans(place)
     size = 3
     victim = rng.randrange(size)
-    job = jobs.Job(place, size, {"work": "barrier", "timeout_ms": TIMEOUT_MS},
-                   {victim: {"compute_turn": 50, "compute_ms": COMPUTED_MS}})
+    job = jobs.Job(place, size, {"work": "barrier", "timeout_ms": timeout_ms},
+                   {victim: {"compute_turn": 50, "compute_ms": int(away_s * 1000)}})
     job.pump(lambda: job.ranks[victim].first("computes"), 30)
-    job.hear(COMPUTED_MS / 1000 + 0.3)
+    job.hear(away_s + 0.3)
     job.stop_work()
     hung = job.end(END_S)
     began = job.ranks[victim].first("computes")
     if began is None:
         return [], ["the rank did not come to its computation"], job.story()
     since = began["at"]
-    found, wrong = lateness("no call for 3 s", job, victim, since, since + COMPUTED_MS / 1000, "computing")
+    found, wrong = lateness("no call for seconds", job, victim, since, since + away_s, "computing", timeout_ms)
     return found, wrong + nobody_failed(job, hung), job.story()
 
 
@@ -210,7 +218,7 @@ def outage(place, rng, down, up, seconds):
     victim = rng.randrange(size)
     job = jobs.Job(place, size, {"work": "mixed"})
     job.all_said("open")
-    job.hear(1)
+    job.hear(rng.uniform(0.2, 2))
     for command in down(victim):
         run(*command)
     job.hear(seconds)
@@ -248,7 +256,7 @@ def cut_off(fault, place, rng, down, up):
     victim = rng.randrange(size)
     job = jobs.Job(place, size, {"work": "mixed", "dead": 1})
     wrong = [] if job.all_said("open") else ["the job did not start"]
-    job.hear(1)
+    job.hear(rng.uniform(0.2, 2))
     run(*down(victim))
     job.killed_at[victim] = time.monotonic()
     hung = job.end(30)
