@@ -392,12 +392,10 @@ static void barrier_explain(struct sfab_op *op, char *text, size_t cap)
         explain_frozen(b, text, cap);
         return;
     }
-    bool arrived =
-        sfab_barrier_find_late(b, op->timeout_ns >= 1000000000, late, SHOWN, &count);
+    bool arrived = sfab_barrier_find_late(b, op->timeout_ns >= 1000000000, late, SHOWN, &count);
     at = (size_t)snprintf(text, cap, "episode %llu: ", (unsigned long long)b->episode);
     if (arrived)
-        at += (size_t)snprintf(text + at, cap - at, "all %u ranks have arrived, %s",
-                               b->group->size,
+        at += (size_t)snprintf(text + at, cap - at, "all %u ranks have arrived, %s", b->group->size,
                                count > 0 ? "but messages are missing; look at"
                                          : "the last messages are on their way");
     else if (count > 0)

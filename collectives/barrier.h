@@ -140,6 +140,6 @@ void sfab_barrier_poison(struct sfab_barrier *b, const struct sfab_mismatch *mis
  * process that is stopped from one that computes. True: all have arrived, and those listed withhold a
  * message or do not run. */
 bool sfab_barrier_find_late(struct sfab_barrier *b, bool patiently, struct sfab_late *late, int cap,
-                           int *count);
+                            int *count);
 
 #endif

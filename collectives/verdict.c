@@ -20,7 +20,8 @@
  * (own_fences), and takes the long way always.
  *
  * The idea of agreeing on the outcome after the fact is ULFM's (Bland et al., 2013, MPIX_Comm_agree);
- * the coordinator here is the rendezvous, whose own death ends the job. */
+ * the coordinator here is the rendezvous, whose own death ends the job. tests/models/verdict.pml is this
+ * protocol for SPIN. */
 #include "collectives/verdict.h"
 #include "fabric/wire.h"
 
