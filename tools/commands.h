@@ -4,6 +4,7 @@
 
 int sfab_cmd_run(int argc, char **argv);
 int sfab_cmd_bench(int argc, char **argv);
+int sfab_cmd_sim(int argc, char **argv);
 int sfab_cmd_info(int argc, char **argv);
 
 #endif

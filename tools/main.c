@@ -15,6 +15,7 @@ struct command {
 static const struct command commands[] = {
     {"run", sfab_cmd_run, "start N ranks of a program on this machine"},
     {"bench", sfab_cmd_bench, "measure barrier, put, get, atomic, switch"},
+    {"sim", sfab_cmd_sim, "predict a barrier among up to 65536 ranks on a LogGP network"},
     {"info", sfab_cmd_info, "show transports, devices and settings, and why each was chosen"},
 };
 

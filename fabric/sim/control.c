@@ -761,9 +761,9 @@ void sim_control_begin(struct sim *s)
 
 void sim_control_end(struct sim *s)
 {
-    for (size_t i = 0; i < s->events; i++)
-        if (s->heap[i].fn == serve || s->heap[i].fn == hear)
-            free_message(s->heap[i].arg);
+    for (size_t i = 0; i < s->heap.count; i++)
+        if (s->heap.events[i].fn == serve || s->heap.events[i].fn == hear)
+            free_message(s->heap.events[i].arg);
     while (s->server.exchanges != NULL)
         drop_exchange(s, s->server.exchanges);
     sfab_surveys_end(&s->server.surveys);

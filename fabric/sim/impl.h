@@ -5,6 +5,8 @@
 #include "fabric/boot/hearing.h"
 #include "fabric/boot/survey.h"
 #include "fabric/ctx.h"
+#include "fabric/sim/heap.h"
+#include "fabric/sim/random.h"
 #include "fabric/sim/sim.h"
 
 #include <ucontext.h>
@@ -12,15 +14,6 @@
 #define SIM_US UINT64_C(1000)
 #define SIM_MS UINT64_C(1000000)
 #define SIM_S  UINT64_C(1000000000)
-
-typedef void sim_fn(struct sim *s, void *arg, uint64_t value);
-
-struct sim_event {
-    uint64_t at, order;
-    sim_fn *fn;
-    void *arg;
-    uint64_t value;
-};
 
 struct packet;
 struct sim_ep;
@@ -85,9 +78,9 @@ struct sim_server {
 
 struct sim {
     struct sim_world world;
-    uint64_t now, order, random[4];
-    struct sim_event *heap;
-    size_t events, heap_cap;
+    uint64_t now;
+    struct sim_random random;
+    struct sim_heap heap;
     struct sim_rank *ranks;
     uint32_t live; /* started, neither ended nor killed */
     ucontext_t main;

@@ -631,8 +631,8 @@ void sim_break_next(struct sim *s, uint32_t a, uint32_t b)
 
 void sim_net_free(struct sim *s)
 {
-    for (size_t i = 0; i < s->events; i++) {
-        struct sim_event *e = &s->heap[i];
+    for (size_t i = 0; i < s->heap.count; i++) {
+        struct sim_event *e = &s->heap.events[i];
 
         if (e->fn == connected)
             free(e->arg);

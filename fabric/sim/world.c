@@ -14,40 +14,11 @@ struct sim *sim_now_running;
 static void *free_stacks[STACKS_KEPT];
 static int free_stack_count;
 
-/* ---- randomness: xoshiro256** (Blackman and Vigna, 2018), seeded by splitmix64 ------------- */
-
-static uint64_t rotl(uint64_t x, int k)
-{
-    return x << k | x >> (64 - k);
-}
-
-static uint64_t next_random(struct sim *s)
-{
-    uint64_t *r = s->random, result = rotl(r[1] * 5, 7) * 9, t = r[1] << 17;
-
-    r[2] ^= r[0];
-    r[3] ^= r[1];
-    r[1] ^= r[2];
-    r[0] ^= r[3];
-    r[2] ^= t;
-    r[3] = rotl(r[3], 45);
-    return result;
-}
-
-static void seed_random(struct sim *s, uint64_t seed)
-{
-    for (int i = 0; i < 4; i++) {
-        uint64_t z = seed += UINT64_C(0x9e3779b97f4a7c15);
-
-        z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-        z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-        s->random[i] = z ^ (z >> 31);
-    }
-}
+/* ---- randomness and events ------------------------------------------------------------------ */
 
 uint64_t sim_random(struct sim *s, uint64_t below)
 {
-    return next_random(s) % below;
+    return sim_random_next(&s->random) % below;
 }
 
 bool sim_percent(struct sim *s, uint32_t pct)
@@ -55,47 +26,9 @@ bool sim_percent(struct sim *s, uint32_t pct)
     return pct > 0 && sim_random(s, 100) < pct;
 }
 
-/* ---- events: a binary heap --------------------------------------------------------------- */
-
-static bool before(const struct sim_event *a, const struct sim_event *b)
-{
-    return a->at != b->at ? a->at < b->at : a->order < b->order;
-}
-
 void sim_push(struct sim *s, uint64_t at, sim_fn *fn, void *arg, uint64_t value)
 {
-    if (s->events == s->heap_cap) {
-        s->heap_cap = s->heap_cap * 2 + 256;
-        s->heap = realloc(s->heap, s->heap_cap * sizeof *s->heap);
-        if (s->heap == NULL)
-            abort();
-    }
-    struct sim_event new = {
-        .at = at > s->now ? at : s->now, .order = s->order++, .fn = fn, .arg = arg, .value = value};
-    size_t i = s->events++;
-
-    while (i > 0 && before(&new, &s->heap[(i - 1) / 2])) {
-        s->heap[i] = s->heap[(i - 1) / 2];
-        i = (i - 1) / 2;
-    }
-    s->heap[i] = new;
-}
-
-static struct sim_event pop(struct sim *s)
-{
-    struct sim_event first = s->heap[0], last = s->heap[--s->events];
-    size_t i = 0, child;
-
-    while ((child = 2 * i + 1) < s->events) {
-        if (child + 1 < s->events && before(&s->heap[child + 1], &s->heap[child]))
-            child++;
-        if (!before(&s->heap[child], &last))
-            break;
-        s->heap[i] = s->heap[child];
-        i = child;
-    }
-    s->heap[i] = last;
-    return first;
+    sim_heap_push(&s->heap, at > s->now ? at : s->now, fn, arg, value);
 }
 
 struct later {
@@ -259,7 +192,7 @@ struct sim *sim_new(const struct sim_world *world)
         abort();
     s->world = *world;
     s->now = SIM_S;
-    seed_random(s, world->seed);
+    sim_random_seed(&s->random, world->seed);
     for (uint32_t i = 0; i < world->ranks; i++)
         s->ranks[i] = (struct sim_rank){.sim = s, .rank = i};
     sim_control_begin(s);
@@ -276,11 +209,11 @@ void sim_free(struct sim *s)
             give_stack(s->ranks[i].stack);
     for (size_t i = 0; i < s->seg_count; i++)
         free(s->segs[i].addr);
-    for (size_t i = 0; i < s->events; i++)
-        if (s->heap[i].fn == run_later)
-            free(s->heap[i].arg);
+    for (size_t i = 0; i < s->heap.count; i++)
+        if (s->heap.events[i].fn == run_later)
+            free(s->heap.events[i].arg);
     free(s->segs);
-    free(s->heap);
+    free(s->heap.events);
     free(s->down);
     free(s->ranks);
     free(s);
@@ -308,8 +241,9 @@ void sim_start(struct sim *s, uint32_t rank, void (*program)(uint32_t rank, void
 
 bool sim_run(struct sim *s, uint64_t until_ns)
 {
-    while (s->live > 0 && s->events > 0 && s->heap[0].at < until_ns && s->complaint[0] == '\0') {
-        struct sim_event e = pop(s);
+    while (s->live > 0 && s->heap.count > 0 && s->heap.events[0].at < until_ns &&
+           s->complaint[0] == '\0') {
+        struct sim_event e = sim_heap_pop(&s->heap);
 
         s->now = e.at;
         e.fn(s, e.arg, e.value);
