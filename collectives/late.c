@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-enum { WORDS = 4, BATCH = SFAB_SCRATCH_WORDS / WORDS, STATUS_BYTES = 3 * 8 };
+enum { WORDS = 4, BATCH = SFAB_SCRATCH_PROBE / WORDS, STATUS_BYTES = 3 * 8 };
 
 /* What is read of a member: its episode word, and its status line (fabric/arena.h). */
 struct seen {

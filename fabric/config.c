@@ -64,7 +64,7 @@ static const struct setting table[] = {
      "index in its GID table; -1: chosen by looking"},
     {"SFAB_VERBS_MTU", NUMBER, AT(verbs_mtu), "0", 0, 4096, NULL,
      "path MTU: 256, 512, 1024, 2048, 4096; 0: the port's"},
-    {"SFAB_VERBS_TIMEOUT", NUMBER, AT(verbs_timeout), "14", 1, 31, NULL,
+    {"SFAB_VERBS_TIMEOUT", NUMBER, AT(verbs_timeout), "15", 1, 31, NULL,
      "acknowledge timeout t: 4.096 us * 2^t a try"},
     {"SFAB_VERBS_RETRY", NUMBER, AT(verbs_retry), "6", 0, 7, NULL,
      "tries before a peer is taken for dead (7 is for ever on SoftRoCE)"},

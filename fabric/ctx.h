@@ -14,6 +14,8 @@
 
 #include <pthread.h>
 
+#define SFAB_WITNESSES 8 /* others that are asked before one is accused */
+
 enum sfab_presence { SFAB_PRESENT, SFAB_GONE_LEFT, SFAB_GONE_DIED };
 
 struct sfab_peer {
@@ -46,6 +48,14 @@ struct sfab_tp_link {
     struct sfab_ctx *ctx;
     uint16_t channel; /* of its wire-up messages: its place in ctx->tps, the same on every rank */
     struct sfab_tp_env env;
+};
+
+/* An accusation that is held back until it is known whether this rank reaches anybody (suspect.c). */
+struct sfab_doubt {
+    uint32_t rank, asked_count; /* 0: there is none */
+    uint32_t asked[SFAB_WITNESSES];
+    uint64_t since_ns;
+    char text[SFAB_BOOT_WHY_MAX];
 };
 
 #define SFAB_OP_POOL 64 /* flushes and word waits outstanding at a time */
@@ -94,6 +104,7 @@ struct sfab_ctx {
     struct sfab_group *groups;   /* every group, the world's too */
     uint64_t moves_seen, doing_seen, moved_at_ns; /* status.c's, on the control thread */
     uint64_t suspect_began_ns, suspect_next_ns;   /* suspect.c's */
+    struct sfab_doubt doubt;
     uint64_t missing_tag; /* missing.c's question; under groups_lock, as is the answer */
     char missing_text[SFAB_MISSING_TEXT_BYTES];
     struct sfab_identity *identities; /* of every rank */
@@ -121,6 +132,7 @@ struct sfab_ctx {
 
 #define SFAB_CTX_MAGIC     UINT64_C(0x5346414243545831)
 #define SFAB_SCRATCH_WORDS 64
+#define SFAB_SCRATCH_PROBE 63 /* the word that suspect.c's probes land in: nobody looks at it */
 
 static inline bool sfab_ctx_ok(const struct sfab_ctx *ctx)
 {
@@ -194,8 +206,11 @@ bool sfab_peer_unreachable(const struct sfab_ctx *ctx, uint32_t rank);
 /* peer.c: tells the rendezvous, once, that rank cannot be reached and how that was seen. */
 void sfab_peer_accuse(struct sfab_ctx *ctx, uint32_t rank, const char *text);
 
-/* The same for a connection that has failed: of the peer, or, where this side's own device did
- * (-ENETDOWN), of this rank itself, so that nobody else is given up for it. */
+/* Whether it has, and nobody was given up since. */
+bool sfab_peer_accused(const struct sfab_ctx *ctx, uint32_t rank);
+
+/* A connection has failed: accuses the peer, or, where this side's own device did (-ENETDOWN), this rank
+ * itself, so that nobody else is given up for it; by way of sfab_suspect (suspect.h). */
 void sfab_peer_accuse_ep(struct sfab_ctx *ctx, const struct sfab_ep *ep);
 
 /* missing.c: whom the survey `tag` waits for, into text; returns text. Waits a moment for the answer. */

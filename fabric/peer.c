@@ -1,5 +1,6 @@
 /* peer.c - endpoints to peers and their sync memory, made on first use. */
 #include "fabric/ctx.h"
+#include "fabric/suspect.h"
 
 #include <errno.h>
 #include <string.h>
@@ -107,16 +108,22 @@ bool sfab_peer_dies(struct sfab_ctx *ctx, uint32_t rank)
     return true;
 }
 
+/* Once, and once more whenever somebody was given up and it was not this one. */
+static uint32_t accused_now(const struct sfab_ctx *ctx)
+{
+    return 1 + atomic_load_explicit(&ctx->deaths, memory_order_relaxed);
+}
+
+bool sfab_peer_accused(const struct sfab_ctx *ctx, uint32_t rank)
+{
+    return ctx->peers[rank].accused == accused_now(ctx);
+}
+
 void sfab_peer_accuse(struct sfab_ctx *ctx, uint32_t rank, const char *text)
 {
-    struct sfab_peer *peer = &ctx->peers[rank];
-
-    /* Once, and once more whenever somebody was given up and it was not this one. */
-    uint32_t now = 1 + atomic_load_explicit(&ctx->deaths, memory_order_relaxed);
-
-    if (peer->accused == now || ctx->boot == NULL)
+    if (sfab_peer_accused(ctx, rank) || ctx->boot == NULL)
         return;
-    peer->accused = now;
+    ctx->peers[rank].accused = accused_now(ctx);
     ctx->rt->accuse(ctx->boot, rank, text); /* a lost rendezvous is an event of its own */
 }
 
@@ -125,7 +132,7 @@ void sfab_peer_accuse_ep(struct sfab_ctx *ctx, const struct sfab_ep *ep)
     if (ep->err.code == -ENETDOWN)
         sfab_peer_accuse(ctx, ctx->rank, "its own network device, port or interface has gone down");
     else
-        sfab_peer_accuse(ctx, ep->peer, ep->err.text);
+        sfab_suspect(ctx, ep->peer, ep->err.text);
 }
 
 int sfab_peer_failed(struct sfab_ctx *ctx, struct sfab_ep *ep, int code)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <time.h>
 
 #define HOP_LIMIT    64
 #define SQ_DEPTH_MIN 8u
@@ -193,6 +194,23 @@ void sfab_vb_qp_timers(const struct sfab_vb_tp *tp, struct ibv_qp_attr *attr)
     attr->rnr_retry = (uint8_t)config->verbs_rnr_retry;
 }
 
+/* Whether it is this side's own port that is the trouble. When an interface goes down its routes go first and
+ * the port's state a little later: for a failure that might be of that kind it is looked for a moment. */
+static bool is_down(const struct sfab_vb_tp *tp, bool no_route)
+{
+    const struct timespec pause = {.tv_nsec = 5000000};
+
+    for (int i = no_route ? 10 : 0; i >= 0; i--) {
+        struct ibv_port_attr attr = {0};
+
+        if (ibv_query_port(tp->ctx, tp->port.port, &attr) == 0 && attr.state != IBV_PORT_ACTIVE)
+            return true;
+        if (i > 0)
+            nanosleep(&pause, NULL);
+    }
+    return false;
+}
+
 static int modify(struct sfab_vb_ep *ep, struct ibv_qp_attr *attr, int mask, const char *state,
                   struct sfab_err *err)
 {
@@ -202,12 +220,11 @@ static int modify(struct sfab_vb_ep *ep, struct ibv_qp_attr *attr, int mask, con
 
     if (rc == 0)
         return 0;
-    return sfab_fail(err, SFAB_ERR_PROVIDER,
+    bool no_route = rc == ETIMEDOUT || rc == EHOSTUNREACH || rc == ENETUNREACH;
+    return sfab_fail(err, is_down(tp, no_route) ? -ENETDOWN : SFAB_ERR_PROVIDER,
                      "%s cannot bring the connection to %s into state %s: %s%s", tp->port.device,
                      sfab_vb_peer(ep, name), state, sfab_errno_text(rc),
-                     rc == ETIMEDOUT || rc == EHOSTUNREACH || rc == ENETUNREACH
-                         ? " (no way to its address: look at routes and neighbours)"
-                         : "");
+                     no_route ? " (no way to its address: look at routes and neighbours)" : "");
 }
 
 int sfab_vb_qp_init(struct sfab_vb_ep *ep, struct sfab_err *err)

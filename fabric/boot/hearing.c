@@ -33,9 +33,28 @@ static size_t votes_against(const struct sfab_hearing *hearing,
     size_t votes = 0;
     for (size_t i = 0; i < hearing->count; i++) {
         const struct sfab_accusation *a = &hearing->said[i];
-        votes += a->against == rank && court->is_in(court->arg, a->by) ? 1 : 0;
+        votes += a->against == rank && a->by != rank && court->is_in(court->arg, a->by) ? 1 : 0;
     }
     return votes;
+}
+
+/* Whether what the rank says of itself is explained by nothing else. */
+static bool is_believed(const struct sfab_hearing *hearing, const struct sfab_hearing_court *court,
+                        uint32_t rank)
+{
+    bool others = false;
+    for (size_t i = 0; i < hearing->count; i++) {
+        const struct sfab_accusation *a = &hearing->said[i];
+        if (a->by != rank || a->against == rank) {
+            continue;
+        }
+        others = true;
+        if (court->is_in(court->arg, a->against) &&
+            court->silence_ns(court->arg, a->against) == 0) {
+            return true;
+        }
+    }
+    return !others;
 }
 
 bool sfab_hearing_judge(struct sfab_hearing *hearing, const struct sfab_hearing_court *court,
@@ -48,9 +67,10 @@ bool sfab_hearing_judge(struct sfab_hearing *hearing, const struct sfab_hearing_
         if (!court->is_in(court->arg, a->against)) {
             continue;
         }
-        /* Who knows it of itself is believed. */
-        size_t votes =
-            a->by == a->against ? hearing->count + 1 : votes_against(hearing, court, a->against);
+        bool of_itself = a->by == a->against;
+        size_t votes = !of_itself ? votes_against(hearing, court, a->against)
+                       : is_believed(hearing, court, a->by) ? hearing->count + 1
+                                                            : 0;
         /* Of a pair whose link is down, one may be off the network altogether. */
         if (votes > most || (votes > 0 && votes == most && a->against != guilty->against &&
                              court->silence_ns(court->arg, a->against) >

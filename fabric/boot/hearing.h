@@ -3,7 +3,8 @@
  *
  * A rank whose own link is down accuses all others, and all others accuse it; so what is said is heard
  * together for SFAB_HEARING_NS, and the one that most speak against is given up.
- * A rank whose own device has failed accuses itself. */
+ * A rank whose own device has failed, or that reaches nobody, accuses itself, and is believed unless it accuses
+ * others as well and all of those are known to be silent or gone. */
 #ifndef SFAB_FABRIC_BOOT_HEARING_H
 #define SFAB_FABRIC_BOOT_HEARING_H
 
@@ -11,7 +12,7 @@
 
 #include <stdbool.h>
 
-#define SFAB_HEARING_NS      UINT64_C(250000000)
+#define SFAB_HEARING_NS      UINT64_C(100000000)
 #define SFAB_ACCUSATIONS_MAX 65536
 #define SFAB_HEARING_WHY_MAX (SFAB_BOOT_WHY_MAX + 96)
 
@@ -28,12 +29,12 @@ struct sfab_hearing {
 /* What a judge asks of the ranks. */
 struct sfab_hearing_court {
     bool (*is_in)(void *arg, uint32_t rank); /* of the job, still */
-    /* For equal votes: for how long the rank's own control connection has been silent; 0: it is not. */
+    /* For equal votes, and to know the dead among the accused: for how long the rank's own control connection has been silent; 0: it is not. */
     uint64_t (*silence_ns)(void *arg, uint32_t rank);
     void *arg;
 };
 
-/* Adds an accusation, once for each pair; what there is no memory for is not heard. */
+/* Adds an accusation, once for each pair; what there is no memory for is not heard. against may be gone. */
 void sfab_hearing_add(struct sfab_hearing *hearing, uint32_t by, uint32_t against,
                       const char *text);
 

@@ -49,17 +49,22 @@ const struct sfab_survey *sfab_surveys_find(const struct sfab_surveys *surveys, 
 }
 
 /* The member's index; -1: none. */
-static int64_t place_of(const struct sfab_survey *s, uint32_t rank)
+static int64_t place_among(const uint32_t *members, uint32_t count, uint32_t rank)
 {
-    if (s->members == NULL) {
-        return rank < s->count ? (int64_t)rank : -1;
+    if (members == NULL) {
+        return rank < count ? (int64_t)rank : -1;
     }
-    for (uint32_t i = 0; i < s->count; i++) {
-        if (s->members[i] == rank) {
+    for (uint32_t i = 0; i < count; i++) {
+        if (members[i] == rank) {
             return i;
         }
     }
     return -1;
+}
+
+static int64_t place_of(const struct sfab_survey *s, uint32_t rank)
+{
+    return place_among(s->members, s->count, rank);
 }
 
 /* ---- beginning --------------------------------------------------------------------------- */
@@ -170,16 +175,16 @@ int sfab_surveys_bring(struct sfab_surveys *surveys, uint64_t tag, uint32_t rank
                        const struct sfab_survey **out, bool *first)
 {
     struct sfab_survey *s = find(surveys, tag);
+    int64_t place = place_among(members, count, rank);
+    if (place < 0) {
+        return -EINVAL; /* before anything is begun */
+    }
     if (s != NULL && !same_members(s, members, count)) {
         return -EEXIST;
     }
     int status = s == NULL ? survey_new(surveys, tag, members, count, &s) : 0;
     if (status != 0) {
         return status;
-    }
-    int64_t place = place_of(s, rank);
-    if (place < 0) {
-        return -EINVAL; /* an empty survey that a stranger began harms nobody */
     }
     *out = s;
     *first = false;

@@ -319,9 +319,11 @@ static bool court_is_in(void *arg, uint32_t rank)
 
 static uint64_t court_silence_ns(void *arg, uint32_t rank)
 {
-    (void)arg;
-    (void)rank;
-    return 0; /* links that are down here are the network's: the control channel is another one */
+    const struct sim *s = arg;
+    const struct sim_rank *r = &s->ranks[rank];
+
+    /* Links that are down here are the network's: the control channel is another one. */
+    return r->killed && s->now - r->killed_at >= SFAB_HEARING_NS ? s->now - r->killed_at : 0;
 }
 
 static void judge(struct sim *s, void *arg, uint64_t value)
@@ -405,12 +407,11 @@ static void serve(struct sim *s, void *arg, uint64_t value)
         break;
     case ACCUSE:
         sim_trace(s, "rank %u accuses rank %u: %s", r->rank, m->rank, (const char *)m->data);
-        if (!is_in(s, m->rank))
-            break;
         sfab_hearing_add(&s->server.hearing, r->rank, m->rank, (const char *)m->data);
-        if (!s->server.hearing_on)
+        if (!s->server.hearing_on) {
+            s->server.hearing_on = true;
             sim_push(s, s->now + SFAB_HEARING_NS, judge, NULL, 0);
-        s->server.hearing_on = true;
+        }
         break;
     case ABORT:
         serve_abort(s, r, m);

@@ -45,8 +45,9 @@ struct sim_rank {
     bool paused, run_missed; /* what was to run while it was */
     bool sleeping;           /* in relax(): what happens wakes it */
     bool busy;
-    bool dirty;                  /* something has happened since it last looked */
-    uint32_t life;               /* grows with each kill */
+    bool dirty;    /* something has happened since it last looked */
+    uint32_t life; /* grows with each kill */
+    uint64_t killed_at;
     uint64_t turn;               /* of its wake-ups: earlier ones no longer count */
     uint64_t kill_in;            /* operations; 0: never */
     struct packet *rx, *rx_last; /* come in, and waiting for the target to look */

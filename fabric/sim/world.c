@@ -277,6 +277,7 @@ const char *sim_rank_state(const struct sim *s, uint32_t rank)
 static void mark_killed(struct sim_rank *r)
 {
     r->killed = true;
+    r->killed_at = r->sim->now;
     r->life++;
     r->sim->live--;
     sim_trace(r->sim, "rank %u is killed", r->rank);

@@ -226,7 +226,7 @@ typedef struct sfab_late {
  * finished: nobody). Once all have, those that may withhold a message: the one this rank waits for, and
  * any whose process does not run. Reads the members' own episode words, one-sided; their CPUs take no part.
  * Writes up to cap entries and the full count to *count. Blocks up to a quarter of a second where
- * members are only reachable over a network; may connect to up to 64 more of them. */
+ * members are only reachable over a network; may connect to up to 15 more of them. */
 SFAB_API int sfab_barrier_late(sfab_group *group, sfab_late *late, int cap, int *count);
 
 /* The number of the last episode that this member has started. No cost. */

@@ -6,12 +6,13 @@ import jobs
 PEER_DEAD = -1024
 STALE = -1026
 PREFIX = re.compile(r"^rank \d+ \([^)]*\): ")
+QUOTED = re.compile(r"cannot connect to this rank: .*?(?=\), last|$)")  # whom its own words speak of
 NAMED = re.compile(r"\branks? (\d+)")
 
 
 def blamed(text):
     """The ranks that a sentence names, whoever says it left out."""
-    return {int(n) for n in NAMED.findall(PREFIX.sub("", text))}
+    return {int(n) for n in NAMED.findall(QUOTED.sub("", PREFIX.sub("", text)))}
 
 
 def survivors(job, victims):

@@ -9,7 +9,6 @@ if [ "$(wc -w <<<"$SOFTROCE_DEVICES")" -lt 3 ] || [ ! -d /sys/class/net/sfabbr ]
     exit 0
 fi
 status=0
-# As long as an outage to be ridden out, and with room: 67 ms times 2 to the power of ... see SFAB_VERBS_TIMEOUT.
 common=(--build "$build" --devices "$SOFTROCE_DEVICES" -x "SFAB_VERBS_GID_INDEX=$SOFTROCE_GID_INDEX")
 scenario() { ./scenario "${common[@]}" --where "verbs (SoftRoCE)" --json "$SOFTROCE_OUT/faults.jsonl" "$@" || status=1; }
 
@@ -21,9 +20,9 @@ deaths() {
 lateness() { scenario stop compute; }
 
 network() {
-    scenario -x SFAB_VERBS_TIMEOUT=16 blip
-    scenario loss # with its default: a lost packet is sent again long before anybody is suspected
-    scenario --times 2 cut down
+    scenario --times 3 blip
+    scenario loss
+    scenario --times 3 cut down
 }
 
 $part

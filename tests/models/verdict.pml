@@ -175,7 +175,8 @@ proctype killer()
 #endif
 }
 
-/* The rendezvous: the survey is complete when all have brought who are not gone. */
+/* The rendezvous: the survey is complete when all have brought who are not gone; what the dead have brought
+ * does not count, once their death is known. */
 proctype server()
 {
     byte i = 0;
@@ -191,7 +192,7 @@ proctype server()
         :: i < N ->
             if
             :: brought[i] > 0 && brought[i] - 1 > verdict -> verdict = brought[i] - 1
-            :: else
+            :: brought[i] == 0 || brought[i] - 1 <= verdict || killed[i] -> skip
             fi;
 #ifndef NOFAREWELL
             if

@@ -27,7 +27,7 @@ static void defaults(void **state)
     assert_int_equal(load(NULL, NULL, NULL, NULL), 0);
     assert_true(config.rank == 0 && config.size == 1);
     assert_string_equal(config.transport, "auto");
-    assert_true(config.verbs_timeout == 14 && config.verbs_retry == 6);
+    assert_true(config.verbs_timeout == 15 && config.verbs_retry == 6);
     assert_true(config.barrier == SFAB_BARRIER_AUTO && config.wait == SFAB_WAIT_AUTO);
 }
 
